@@ -1,0 +1,85 @@
+//! Denials as values, and what a person may decide.
+
+/// Why a call does not run. The text of each code is stable: programs compare it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DenialCode {
+    /// No policy allows it, or one forbids it.
+    DeniedByPolicy,
+    /// Policy could not be evaluated, so the gate stays closed.
+    PolicyUnavailable,
+    /// A person said no.
+    ApprovalDenied,
+    /// Nobody answered in time.
+    ApprovalExpired,
+    /// The asker went away before anybody answered.
+    ApprovalCancelled,
+    /// The yes was used already, or ended.
+    GrantSpent,
+    /// The intent could not be made durable.
+    JournalUnavailable,
+    /// The plan changed between decision and execution.
+    PlanChanged,
+    /// The sandbox cannot be built on this machine.
+    SandboxUnavailable,
+    /// Too many calls, asks or waiting approvals.
+    RateLimited,
+    /// The run used up its calls, time or bytes.
+    BudgetExhausted,
+    /// The daemon is on its way down.
+    ShuttingDown,
+}
+
+impl DenialCode {
+    /// The stable text.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::DeniedByPolicy => "denied_by_policy",
+            Self::PolicyUnavailable => "policy_unavailable",
+            Self::ApprovalDenied => "approval_denied",
+            Self::ApprovalExpired => "approval_expired",
+            Self::ApprovalCancelled => "approval_cancelled",
+            Self::GrantSpent => "grant_spent",
+            Self::JournalUnavailable => "journal_unavailable",
+            Self::PlanChanged => "plan_changed",
+            Self::SandboxUnavailable => "sandbox_unavailable",
+            Self::RateLimited => "rate_limited",
+            Self::BudgetExhausted => "budget_exhausted",
+            Self::ShuttingDown => "shutting_down",
+        }
+    }
+}
+
+/// A no: a stable code, a sentence for a person, and the next step.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Denial {
+    /// For programs.
+    pub code: DenialCode,
+    /// For a person.
+    pub reason: String,
+    /// What to do about it.
+    pub next_step: String,
+}
+
+impl Denial {
+    /// A denial.
+    #[must_use]
+    pub fn new(code: DenialCode, reason: impl Into<String>, next_step: impl Into<String>) -> Self {
+        Self {
+            code,
+            reason: reason.into(),
+            next_step: next_step.into(),
+        }
+    }
+}
+
+/// What a person answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ApprovalDecision {
+    /// Yes, to exactly what was shown.
+    Allow,
+    /// No.
+    Deny,
+}

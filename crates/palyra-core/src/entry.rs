@@ -1,0 +1,236 @@
+//! Journal entries: the typed, versioned facts that are evidence.
+//!
+//! Every entry belongs to a stream (one call, one approval, the agents). Entries hold commitments
+//! and keyed digests, never arguments, environment values or output.
+
+use crate::attestation::{ExecutionReport, ToolAttestation};
+use crate::blob::Commitment;
+use crate::decision::{ApprovalDecision, Denial};
+use crate::digest::{CallDigest, PlanDigest};
+use crate::facts::Origin;
+use crate::id::{ApprovalId, CallId};
+use crate::principal::{AgentName, Principal, UserName};
+use crate::time::Timestamp;
+use crate::tool::ToolName;
+
+/// The stream an entry belongs to.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Stream {
+    /// One call.
+    Call(CallId),
+    /// One approval.
+    Approval(ApprovalId),
+    /// The registry of agents.
+    Agents,
+    /// What concerns the whole daemon: floods, starts.
+    Daemon,
+}
+
+impl std::fmt::Display for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Call(id) => write!(f, "{id}"),
+            Self::Approval(id) => write!(f, "{id}"),
+            Self::Agents => f.write_str("agents"),
+            Self::Daemon => f.write_str("daemon"),
+        }
+    }
+}
+
+/// How policy answered.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(tag = "answer", rename_all = "snake_case")]
+pub enum Answer {
+    /// Run it now.
+    Permit,
+    /// Ask a person.
+    Ask,
+    /// No.
+    Deny(Denial),
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Entry {
+    /// A call came in.
+    Proposed {
+        /// The tool.
+        tool: ToolName,
+        /// From where.
+        origin: Box<Origin>,
+        /// Commitment to its arguments.
+        arguments: Commitment,
+    },
+    /// Policy answered.
+    Decided {
+        /// How.
+        #[serde(flatten)]
+        answer: Answer,
+        /// The policies that made the answer.
+        matched: Vec<String>,
+        /// The policy set in force.
+        policy_version: String,
+        /// Keyed digest of the call.
+        digest: CallDigest,
+        /// Commitment to everything that policy saw.
+        facts: Commitment,
+    },
+    /// A person is asked. In the approval's stream.
+    ApprovalRequested {
+        /// The call that waits.
+        call: CallId,
+        /// Who asks.
+        principal: Principal,
+        /// The tool.
+        tool: ToolName,
+        /// Keyed digest of the call.
+        digest: CallDigest,
+        /// Commitment to its arguments.
+        arguments: Commitment,
+        /// When it is denied for want of an answer.
+        expires_at: Timestamp,
+    },
+    /// A person answered. In the approval's stream.
+    ApprovalDecided {
+        /// What.
+        decision: ApprovalDecision,
+        /// Who.
+        decided_by: UserName,
+        /// Why, in their words.
+        reason: Option<String>,
+    },
+    /// Nobody answered in time. In the approval's stream.
+    ApprovalExpired,
+    /// The asker is gone. In the approval's stream.
+    ApprovalCancelled {
+        /// Why.
+        reason: String,
+    },
+    /// The yes was used by this call. In the approval's stream, in the admission's transaction.
+    GrantSpent {
+        /// The call that ran.
+        call: CallId,
+    },
+    /// The intent to execute, durable before anything runs.
+    Admitted {
+        /// Keyed digest of the call.
+        digest: CallDigest,
+        /// What exactly will run.
+        plan: PlanDigest,
+        /// The approval whose grant it spends.
+        approval: Option<ApprovalId>,
+    },
+    /// The execution ended.
+    Finished {
+        /// What the executor saw.
+        report: ExecutionReport,
+        /// Commitment to the output.
+        output: Commitment,
+    },
+    /// The record of the execution.
+    Attested {
+        /// The attestation.
+        attestation: ToolAttestation,
+    },
+    /// The call did not run, or its record was cut short; nothing follows in its stream.
+    Closed {
+        /// Why.
+        denial: Denial,
+    },
+    /// An admitted call had no attestation when the daemon started: it may or may not have run.
+    Interrupted,
+    /// An agent was registered.
+    AgentAdded {
+        /// Its name.
+        name: AgentName,
+        /// For whom it acts.
+        user: UserName,
+        /// The folder it works on.
+        workspace: std::path::PathBuf,
+    },
+    /// An agent was removed.
+    AgentRemoved {
+        /// Its name.
+        name: AgentName,
+    },
+    /// Calls were turned away before they were journaled, counted once a minute.
+    Flooded {
+        /// Whose.
+        principal: Principal,
+        /// Which limit.
+        limit: String,
+        /// How many since the last such entry.
+        refused: u64,
+    },
+    /// The daemon started.
+    DaemonStarted {
+        /// Its version.
+        version: String,
+    },
+}
+
+impl Entry {
+    /// The kind, as it stands in the record.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Proposed { .. } => "proposed",
+            Self::Decided { .. } => "decided",
+            Self::ApprovalRequested { .. } => "approval_requested",
+            Self::ApprovalDecided { .. } => "approval_decided",
+            Self::ApprovalExpired => "approval_expired",
+            Self::ApprovalCancelled { .. } => "approval_cancelled",
+            Self::GrantSpent { .. } => "grant_spent",
+            Self::Admitted { .. } => "admitted",
+            Self::Finished { .. } => "finished",
+            Self::Attested { .. } => "attested",
+            Self::Closed { .. } => "closed",
+            Self::Interrupted => "interrupted",
+            Self::AgentAdded { .. } => "agent_added",
+            Self::AgentRemoved { .. } => "agent_removed",
+            Self::Flooded { .. } => "flooded",
+            Self::DaemonStarted { .. } => "daemon_started",
+        }
+    }
+}
+
+/// An entry with its place: what folds are fed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recorded {
+    /// Place in the whole journal, from 1, without gaps.
+    pub seq: u64,
+    /// The stream.
+    pub stream: String,
+    /// Place in the stream, from 1.
+    pub revision: u64,
+    /// When it was recorded.
+    pub at: Timestamp,
+    /// What happened.
+    pub entry: Entry,
+}
+
+/// One row of a projection: what a fold makes of the entries about one key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// The key, such as a call id; rows list in its order.
+    pub key: String,
+    /// The one thing rows are selected by, such as `pending`.
+    pub state: String,
+    /// The value as JSON.
+    pub value: Vec<u8>,
+}
+
+/// A projection: a pure fold from entries to rows, owned by the room whose rule it is.
+///
+/// The journal applies it in the transaction that appends, so a row is never behind its entries.
+pub trait Fold: Send + Sync {
+    /// The projection's name.
+    fn name(&self) -> &'static str;
+
+    /// Which row this entry changes; `None` when it is not about this projection.
+    fn key(&self, recorded: &Recorded) -> Option<String>;
+
+    /// The row after this entry; `None` removes it. `before` is the row's value so far.
+    fn fold(&self, before: Option<&[u8]>, recorded: &Recorded) -> Option<Row>;
+}

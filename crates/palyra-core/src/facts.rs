@@ -1,0 +1,175 @@
+//! Facts: everything that policy sees about a call, kept so that a decision can be replayed.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use crate::digest::{CallDigest, DigestKey, PlanDigest};
+use crate::id::{ApprovalId, CallId, DeviceId, RunId};
+use crate::plan::{Plan, Tier};
+use crate::principal::{AgentName, Principal};
+use crate::time::Timestamp;
+use crate::tool::{ToolCapability, ToolMetadata, ToolName, ToolProposal};
+
+/// One thing that a call does to the machine.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(tag = "effect", rename_all = "snake_case")]
+pub enum Effect {
+    /// Runs this program.
+    Exec {
+        /// Its absolute path.
+        program: PathBuf,
+    },
+    /// Reads this file or folder.
+    FsRead {
+        /// Its absolute path.
+        path: PathBuf,
+    },
+    /// Writes this file.
+    FsWrite {
+        /// Its absolute path.
+        path: PathBuf,
+    },
+}
+
+/// The way a call came in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Channel {
+    /// The daemon's Unix socket.
+    Cli,
+}
+
+impl Channel {
+    /// The specification's word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Cli => "cli",
+        }
+    }
+}
+
+/// A person's yes to exactly one call, once.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Grant {
+    /// The approval it came from.
+    pub approval: ApprovalId,
+    /// The agent that asked.
+    pub agent: AgentName,
+    /// The call it covers.
+    pub digest: CallDigest,
+    /// When it ends.
+    pub not_after: Timestamp,
+    /// How many people said yes.
+    pub people: i64,
+}
+
+/// Where a call came from.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Origin {
+    /// Who asks.
+    pub principal: Principal,
+    /// What their connection does.
+    pub run: RunId,
+    /// From which device.
+    pub device: DeviceId,
+    /// By which way.
+    pub channel: Channel,
+}
+
+/// Everything that policy sees about one call.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Facts {
+    /// The call.
+    pub call: CallId,
+    /// Where it came from.
+    #[serde(flatten)]
+    pub origin: Origin,
+    /// The tool.
+    pub tool: ToolName,
+    /// Whether the tool is sensitive.
+    pub sensitive: bool,
+    /// What the tool needs.
+    pub capabilities: BTreeSet<ToolCapability>,
+    /// What this call does.
+    pub effects: Vec<Effect>,
+    /// The folder it works on.
+    pub workspace: PathBuf,
+    /// How strongly it will be confined.
+    pub tier: Tier,
+    /// When it was asked.
+    pub now: Timestamp,
+    /// How many calls this principal proposed in the last minute.
+    pub calls_last_minute: u64,
+    /// A person's yes, when there is one.
+    pub grant: Option<Grant>,
+    digest: CallDigest,
+    plan: PlanDigest,
+}
+
+impl Facts {
+    /// The facts of a call, with the digest of exactly this call under the local key.
+    #[must_use]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one argument per kind of fact, each of its own type"
+    )]
+    pub fn new(
+        call: CallId,
+        origin: Origin,
+        metadata: &ToolMetadata,
+        proposal: &ToolProposal,
+        effects: Vec<Effect>,
+        workspace: PathBuf,
+        tier: Tier,
+        plan: &impl Plan,
+        key: &DigestKey,
+        now: Timestamp,
+        calls_last_minute: u64,
+    ) -> Self {
+        let plan = plan.digest();
+        let effect_bytes = serde_json::to_vec(&effects).unwrap_or_default();
+        let digest = key.call_digest(&[
+            origin.principal.to_string().as_bytes(),
+            proposal.tool.as_str().as_bytes(),
+            proposal.arguments.bytes(),
+            &effect_bytes,
+            plan.0.as_bytes(),
+        ]);
+        Self {
+            call,
+            origin,
+            tool: metadata.name.clone(),
+            sensitive: metadata.is_sensitive(),
+            capabilities: metadata.capabilities.clone(),
+            effects,
+            workspace,
+            tier,
+            now,
+            calls_last_minute,
+            grant: None,
+            digest,
+            plan,
+        }
+    }
+
+    /// The same call, asked again at `now` with a person's answer in context.
+    #[must_use]
+    pub fn with_grant(mut self, grant: Grant, now: Timestamp) -> Self {
+        self.grant = Some(grant);
+        self.now = now;
+        self
+    }
+
+    /// "The same call", keyed.
+    #[must_use]
+    pub const fn digest(&self) -> &CallDigest {
+        &self.digest
+    }
+
+    /// What exactly would run.
+    #[must_use]
+    pub const fn plan(&self) -> &PlanDigest {
+        &self.plan
+    }
+}

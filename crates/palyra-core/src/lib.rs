@@ -1,0 +1,34 @@
+//! The vocabulary of Palyra, and the corridor that every tool call walks.
+//!
+//! This room knows *words* (ids, principals, proposals, facts, plans, reports, journal entries)
+//! and *order* ([`corridor`]: decide, admit, execute, attest, each step consuming the one before).
+//! It knows nothing about files, sockets, threads, a runtime or the environment; the other rooms
+//! implement the traits that the corridor asks for.
+
+#![forbid(unsafe_code)]
+
+pub mod attestation;
+pub mod blob;
+pub mod corridor;
+pub mod decision;
+pub mod digest;
+pub mod entry;
+pub mod facts;
+pub mod id;
+pub mod json;
+pub mod plan;
+pub mod principal;
+pub mod time;
+pub mod tool;
+
+pub use attestation::{Ending, ExecutionReport, Layer, RunErrorKind, ToolAttestation};
+pub use blob::{Blob, BlobKind, Commitment};
+pub use decision::{ApprovalDecision, Denial, DenialCode};
+pub use digest::{CallDigest, Digest, DigestKey, PlanDigest};
+pub use facts::{Channel, Effect, Facts, Grant};
+pub use id::{ApprovalId, AttestationId, CallId, DeviceId, RunId};
+pub use json::CanonicalJson;
+pub use plan::{FileOperation, FilePlan, Limits, Plan, ProcessPlan, ReplyPlan, Tier};
+pub use principal::{AgentName, Principal, UserName};
+pub use time::{Clock, SystemClock, Timestamp};
+pub use tool::{ToolCapability, ToolMetadata, ToolName, ToolProposal};

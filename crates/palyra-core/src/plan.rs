@@ -1,0 +1,212 @@
+//! Execution plans: pure values that say exactly what will run, and behind which walls.
+//!
+//! A plan is made before the decision, its digest is part of what is decided, and the corridor
+//! compares the digest again at the moment of execution.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::digest::{Digest, PlanDigest};
+
+/// Anything an executor can carry out.
+pub trait Plan: Send {
+    /// The digest of all of it.
+    fn digest(&self) -> PlanDigest;
+}
+
+/// How strongly a call is confined. The number is what policy compares: more is stronger.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Tier {
+    /// Inside the daemon: the tool is a pure function of ours.
+    Builtin,
+    /// A process with limits, Landlock and a system-call filter, no namespaces.
+    B,
+}
+
+impl Tier {
+    /// The number that policy compares (B = 2; C = 3 and A = 4 arrive with their rooms).
+    #[must_use]
+    pub const fn rank(self) -> i64 {
+        match self {
+            Self::Builtin => 4,
+            Self::B => 2,
+        }
+    }
+
+    /// The word in flags and records.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Builtin => "builtin",
+            Self::B => "b",
+        }
+    }
+}
+
+/// What a process may use up.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Limits {
+    /// Wall-clock time; every descendant is killed when it is over.
+    #[serde(with = "millis")]
+    pub wall: Duration,
+    /// CPU time of each process.
+    #[serde(with = "millis")]
+    pub cpu: Duration,
+    /// The largest file it may write, in bytes.
+    pub file_size: u64,
+    /// Open descriptors of each process.
+    pub open_files: u64,
+    /// Address space of each process; none by default, since it breaks Node and the JVM.
+    pub address_space: Option<u64>,
+    /// How much of each output stream is kept; what follows is dropped and marked.
+    pub output_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            wall: Duration::from_secs(600),
+            cpu: Duration::from_secs(3_600),
+            file_size: 8 << 30,
+            open_files: 4_096,
+            address_space: None,
+            output_bytes: 8 << 20,
+        }
+    }
+}
+
+/// Durations travel as whole milliseconds.
+mod millis {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(span: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u64(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        u64::deserialize(from).map(Duration::from_millis)
+    }
+}
+
+/// Under which uid a process runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(tag = "as", rename_all = "snake_case")]
+pub enum RunAs {
+    /// The daemon's own, which is not root.
+    Daemon,
+    /// A root daemon steps down to the workspace's owner.
+    Owner {
+        /// The owner's uid, never 0.
+        uid: u32,
+        /// The owner's gid.
+        gid: u32,
+    },
+    /// A root daemon in a root-owned workspace: allowed until Tier-C exists, and said aloud.
+    Root,
+}
+
+/// One process.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct ProcessPlan {
+    /// The program, resolved once to an absolute path.
+    pub program: PathBuf,
+    /// Its arguments, `argv[0]` first.
+    pub argv: Vec<String>,
+    /// Its whole environment; nothing is inherited. `TMPDIR` is added when the call starts.
+    pub env: Vec<(String, String)>,
+    /// Where it starts.
+    pub cwd: PathBuf,
+    /// The folder it works on.
+    pub workspace: PathBuf,
+    /// What it reads on standard input; nothing when absent.
+    pub stdin: Option<String>,
+    /// How strongly it is confined.
+    pub tier: Tier,
+    /// What it may use up.
+    pub limits: Limits,
+    /// Folders it never sees: the daemon's home. No policy can lift this.
+    pub masked: Vec<PathBuf>,
+    /// Under which uid.
+    pub run_as: RunAs,
+}
+
+/// What a file tool does, on a path relative to the workspace.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case")]
+pub enum FileOperation {
+    /// Gives the content.
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// How many bytes at most.
+        max_bytes: u64,
+    },
+    /// Gives the names in a folder.
+    List {
+        /// Which folder.
+        path: PathBuf,
+        /// How many names at most.
+        max_entries: u64,
+    },
+    /// Replaces or creates a file, in one step.
+    Write {
+        /// Which file.
+        path: PathBuf,
+        /// Its new content.
+        content: String,
+        /// Makes missing folders on the way.
+        create_parents: bool,
+    },
+    /// Applies a unified diff to one file, in one step; a hunk that does not fit changes nothing.
+    ApplyPatch {
+        /// Which file.
+        path: PathBuf,
+        /// The unified diff.
+        patch: String,
+    },
+}
+
+/// One file operation beneath a workspace.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct FilePlan {
+    /// The folder that paths are relative to and never leave.
+    pub workspace: PathBuf,
+    /// What to do.
+    pub operation: FileOperation,
+    /// What it may use up.
+    pub limits: Limits,
+    /// Folders it never sees.
+    pub masked: Vec<PathBuf>,
+    /// Under which uid.
+    pub run_as: RunAs,
+}
+
+/// A reply that needs nothing from the machine.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct ReplyPlan {
+    /// What to answer.
+    pub reply: serde_json::Value,
+}
+
+macro_rules! plan_digest {
+    ($($plan:ty => $domain:literal),* $(,)?) => {$(
+        impl Plan for $plan {
+            fn digest(&self) -> PlanDigest {
+                // A value that cannot be written has no digest in common with any other value.
+                let bytes = serde_json::to_vec(self).unwrap_or_default();
+                PlanDigest(Digest::of_parts($domain, &[&bytes]))
+            }
+        }
+    )*};
+}
+
+plan_digest! {
+    ProcessPlan => "palyra plan process v1",
+    FilePlan => "palyra plan file v1",
+    ReplyPlan => "palyra plan reply v1",
+}
