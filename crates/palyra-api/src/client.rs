@@ -1,0 +1,265 @@
+//! A client for one daemon: HTTP/1.1 over its Unix socket, one connection a [`Client`].
+
+use std::path::Path;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::SendRequest;
+use hyper::{Method, Request, Response, StatusCode};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::home::Home;
+use crate::wire::{AS_HEADER, CallEvent, CallRequest, CallResult, ErrorBody, Problem};
+
+/// An answer larger than this is not ours.
+const MAX_ANSWER: usize = 256 << 20;
+
+/// Why a request did not succeed.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Nothing listens there.
+    #[error("no daemon listens on `{socket}`")]
+    NoDaemon {
+        /// Where we looked.
+        socket: String,
+    },
+    /// Something is there, but it may not be reached: never taken for "no daemon".
+    #[error("the daemon's socket `{socket}` may not be reached: {source}")]
+    Forbidden {
+        /// Where we looked.
+        socket: String,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// The daemon answered with an error.
+    #[error("{}", .problem.message)]
+    Refused {
+        /// The HTTP status.
+        status: u16,
+        /// What it said.
+        problem: Problem,
+    },
+    /// The conversation broke.
+    #[error("the connection to the daemon broke: {0}")]
+    Broken(String),
+}
+
+impl From<hyper::Error> for ClientError {
+    fn from(error: hyper::Error) -> Self {
+        Self::Broken(error.to_string())
+    }
+}
+
+/// A connection to a daemon.
+pub struct Client {
+    sender: SendRequest<Full<Bytes>>,
+    lowered_to: Option<String>,
+}
+
+impl Client {
+    /// Connects to the daemon of this home.
+    ///
+    /// # Errors
+    /// [`ClientError::NoDaemon`] only when nothing listens; anything the kernel refuses is
+    /// [`ClientError::Forbidden`].
+    pub async fn connect(home: &Home) -> Result<Self, ClientError> {
+        Self::connect_to(&home.socket()).await
+    }
+
+    /// Connects to a daemon's socket.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub async fn connect_to(socket: &Path) -> Result<Self, ClientError> {
+        let shown = socket.display().to_string();
+        let stream = tokio::net::UnixStream::connect(socket)
+            .await
+            .map_err(|source| {
+                use std::io::ErrorKind as Kind;
+                let nothing_there =
+                    matches!(source.kind(), Kind::NotFound | Kind::ConnectionRefused);
+                match nothing_there {
+                    true => ClientError::NoDaemon { socket: shown },
+                    false => ClientError::Forbidden {
+                        socket: shown,
+                        source,
+                    },
+                }
+            })?;
+        let io = hyper_util::rt::TokioIo::new(stream);
+        let (sender, connection) = hyper::client::conn::http1::handshake(io).await?;
+        tokio::spawn(connection);
+        Ok(Self {
+            sender,
+            lowered_to: None,
+        })
+    }
+
+    /// Every request from now on is made as this agent (`agent:NAME`).
+    #[must_use]
+    pub fn lowered_to(mut self, agent: Option<String>) -> Self {
+        self.lowered_to = agent;
+        self
+    }
+
+    /// `GET path`.
+    ///
+    /// # Errors
+    /// The daemon refused, or the conversation broke.
+    pub async fn get<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, ClientError> {
+        self.ask(Method::GET, path, Bytes::new()).await
+    }
+
+    /// `DELETE path`.
+    ///
+    /// # Errors
+    /// The daemon refused, or the conversation broke.
+    pub async fn delete<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, ClientError> {
+        self.ask(Method::DELETE, path, Bytes::new()).await
+    }
+
+    /// `POST path` with a JSON body.
+    ///
+    /// # Errors
+    /// The daemon refused, or the conversation broke.
+    pub async fn post<B: Serialize, T: DeserializeOwned>(
+        &mut self,
+        path: &str,
+        body: &B,
+    ) -> Result<T, ClientError> {
+        let body = serde_json::to_vec(body).map_err(broken)?;
+        self.ask(Method::POST, path, body.into()).await
+    }
+
+    /// Calls a tool and waits for its end.
+    ///
+    /// # Errors
+    /// The daemon refused, or the conversation broke.
+    pub async fn call(&mut self, request: &CallRequest) -> Result<CallResult, ClientError> {
+        self.post("/api/v1/calls", request).await
+    }
+
+    /// Calls a tool and hears what happens on the way; `body` is the request as JSON text, sent
+    /// exactly as given so that the daemon's strict door judges it.
+    ///
+    /// # Errors
+    /// The daemon refused, or the conversation broke.
+    pub async fn call_events(&mut self, body: Bytes) -> Result<Events, ClientError> {
+        let mut request = self.request(Method::POST, "/api/v1/calls", body)?;
+        let ndjson = hyper::header::HeaderValue::from_static("application/x-ndjson");
+        request.headers_mut().insert(hyper::header::ACCEPT, ndjson);
+        let response = self.sender.send_request(request).await?;
+        if !response.status().is_success() {
+            return Err(refused(response).await);
+        }
+        Ok(Events {
+            body: response.into_body(),
+            buffer: BytesMut::new(),
+        })
+    }
+
+    /// Sends one request and gives back the status and the raw body.
+    ///
+    /// # Errors
+    /// The conversation broke.
+    pub async fn raw(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<(StatusCode, Bytes), ClientError> {
+        let request = self.request(method, path, body)?;
+        let response = self.sender.send_request(request).await?;
+        let status = response.status();
+        Ok((status, collect(response.into_body()).await?))
+    }
+
+    async fn ask<T: DeserializeOwned>(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<T, ClientError> {
+        let request = self.request(method, path, body)?;
+        let response = self.sender.send_request(request).await?;
+        if !response.status().is_success() {
+            return Err(refused(response).await);
+        }
+        let bytes = collect(response.into_body()).await?;
+        serde_json::from_slice(&bytes).map_err(broken)
+    }
+
+    fn request(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Request<Full<Bytes>>, ClientError> {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(hyper::header::HOST, "palyrad")
+            .header(hyper::header::CONTENT_TYPE, "application/json");
+        if let Some(agent) = &self.lowered_to {
+            request = request.header(AS_HEADER, agent);
+        }
+        request.body(Full::new(body)).map_err(broken)
+    }
+}
+
+/// What a call says while it goes on.
+pub struct Events {
+    body: Incoming,
+    buffer: BytesMut,
+}
+
+impl Events {
+    /// The next event; `None` at the end.
+    ///
+    /// # Errors
+    /// The conversation broke.
+    pub async fn next(&mut self) -> Result<Option<CallEvent>, ClientError> {
+        loop {
+            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
+                let line = self.buffer.split_to(end + 1);
+                return serde_json::from_slice(&line).map(Some).map_err(broken);
+            }
+            match self.body.frame().await {
+                Some(frame) => {
+                    if let Ok(data) = frame?.into_data() {
+                        self.buffer.extend_from_slice(&data);
+                    }
+                }
+                None => return Ok(None),
+            }
+        }
+    }
+}
+
+async fn refused(response: Response<Incoming>) -> ClientError {
+    let status = response.status();
+    let body = match collect(response.into_body()).await {
+        Ok(body) => body,
+        Err(error) => return error,
+    };
+    match serde_json::from_slice::<ErrorBody>(&body) {
+        Ok(ErrorBody { error: problem }) => ClientError::Refused {
+            status: status.as_u16(),
+            problem,
+        },
+        Err(_) => ClientError::Broken(format!("the daemon answered {status} without saying why")),
+    }
+}
+
+async fn collect(body: Incoming) -> Result<Bytes, ClientError> {
+    let whole = Limited::new(body, MAX_ANSWER).collect().await;
+    whole
+        .map(http_body_util::Collected::to_bytes)
+        .map_err(broken)
+}
+
+fn broken(error: impl std::fmt::Display) -> ClientError {
+    ClientError::Broken(error.to_string())
+}

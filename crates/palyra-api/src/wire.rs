@@ -1,0 +1,344 @@
+//! The shapes of requests and answers. Fields are added, never renamed or removed.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+/// The header by which an owner's connection is lowered to one of their agents (`agent:NAME`).
+/// It never raises: any other value, or an unknown agent, is refused.
+pub const AS_HEADER: &str = "palyra-as";
+
+/// An error: a stable code, a sentence, the next step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Problem {
+    /// For programs.
+    pub code: String,
+    /// For a person.
+    pub message: String,
+    /// What to do about it.
+    pub next_step: String,
+}
+
+/// The body of every answer that is not a success.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ErrorBody {
+    /// What is wrong.
+    pub error: Problem,
+}
+
+/// What `GET /healthz` says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Health {
+    /// `ok`, or `degraded` when no call can be executed.
+    pub status: String,
+}
+
+/// What `GET /api/v1/status` says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Status {
+    /// The daemon's version.
+    pub version: String,
+    /// Its process id.
+    pub pid: u32,
+    /// When it started.
+    pub started_at: String,
+    /// Who you are to it, such as `user:owner` or `agent:claude`.
+    pub principal: String,
+    /// Whether person actions demand presence; `off` until the approvals issue.
+    pub presence: String,
+    /// The policy set in force.
+    pub policy_version: String,
+    /// The baseline in force.
+    pub baseline: String,
+    /// Calls running now.
+    pub running_calls: u64,
+    /// Approvals waiting for a person.
+    pub pending_approvals: u64,
+    /// The newest entry of the journal.
+    pub journal_head: u64,
+    /// `writable`, or why not.
+    pub journal_state: String,
+    /// What the sandbox can do here.
+    #[schema(value_type = Object)]
+    pub sandbox: Value,
+    /// Calls that were cut short by the end of an earlier daemon and closed at this start.
+    pub interrupted_at_start: Vec<String>,
+    /// Things an operator should know.
+    pub warnings: Vec<String>,
+}
+
+/// A tool, as listed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Tool {
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    pub description: String,
+    /// What it needs.
+    pub capabilities: Vec<String>,
+    /// Whether an agent's call to it needs approval.
+    pub sensitive: bool,
+    /// How many bytes of arguments it takes.
+    pub max_input_bytes: u64,
+    /// The JSON Schema of its arguments.
+    #[schema(value_type = Object)]
+    pub input_schema: Value,
+    /// The limits of a call that asks for none.
+    #[schema(value_type = Object)]
+    pub default_limits: Value,
+}
+
+/// A list, newest first where it has an age.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Page<T> {
+    /// The items.
+    pub items: Vec<T>,
+    /// Pass it as `before` for what follows; absent at the end.
+    pub next: Option<String>,
+}
+
+/// A registered agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Agent {
+    /// Its name.
+    pub name: String,
+    /// For whom it acts.
+    pub user: String,
+    /// The folder it works on.
+    pub workspace: String,
+    /// When it was registered.
+    pub registered_at: String,
+}
+
+/// A wish to register an agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewAgent {
+    /// Its name.
+    pub name: String,
+    /// The folder it works on, absolute.
+    pub workspace: String,
+}
+
+/// A wish to call a tool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CallRequest {
+    /// Which tool.
+    pub tool: String,
+    /// Its arguments.
+    #[schema(value_type = Object)]
+    pub arguments: Value,
+    /// The folder to work on, absolute; an agent's is fixed and need not be given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
+}
+
+/// How a call came out; apart from the exit code of what it ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It ran to its end; the exit code may still be anything.
+    Completed,
+    /// Policy, a budget or a limit said no.
+    Denied,
+    /// A person said no, or the yes was used up.
+    ApprovalDenied,
+    /// Nobody answered in time.
+    ApprovalExpired,
+    /// Its time was over.
+    TimedOut,
+    /// Its caller went away or the daemon stopped.
+    Cancelled,
+    /// It could not run, or broke on the way.
+    Failed,
+    /// The sandbox cannot be built here.
+    SandboxUnavailable,
+    /// The daemon ended while it ran; whether it finished is not known.
+    Interrupted,
+}
+
+/// The end of a call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct CallResult {
+    /// The call.
+    pub call_id: String,
+    /// How it came out.
+    pub outcome: Outcome,
+    /// The exit code of the process, when one ran to its end.
+    pub exit_code: Option<i32>,
+    /// The signal that ended the process.
+    pub signal: Option<i32>,
+    /// What the tool gave back.
+    #[schema(value_type = Option<Object>)]
+    pub output: Option<Value>,
+    /// Why it did not run, or what broke.
+    pub problem: Option<Problem>,
+    /// The approval it waited for.
+    pub approval_id: Option<String>,
+    /// The record of its execution.
+    #[schema(value_type = Option<Object>)]
+    pub attestation: Option<Value>,
+}
+
+/// Which stream a piece of output came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OutputStream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// What a caller hears while a call goes on: one JSON object a line.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum CallEvent {
+    /// The call has an id.
+    Accepted {
+        /// The call.
+        call_id: String,
+    },
+    /// The call waits for a person.
+    ApprovalPending {
+        /// The call.
+        call_id: String,
+        /// What to decide.
+        approval_id: String,
+        /// When it is denied for want of an answer.
+        expires_at: String,
+        /// Whether it joined an identical call that was waiting already.
+        joined: bool,
+    },
+    /// It runs.
+    Started,
+    /// A piece of output, base64.
+    Output {
+        /// From which stream.
+        stream: OutputStream,
+        /// The bytes.
+        base64: String,
+    },
+    /// It ended; nothing follows.
+    Finished {
+        /// How.
+        result: Box<CallResult>,
+    },
+    /// It could not even be proposed; nothing follows.
+    Refused {
+        /// Why.
+        error: Problem,
+    },
+}
+
+/// A call, as listed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct CallSummary {
+    /// The call.
+    pub call_id: String,
+    /// The tool.
+    pub tool: String,
+    /// Who asked.
+    pub principal: String,
+    /// When.
+    pub proposed_at: String,
+    /// `proposed`, `waiting`, `admitted`, or how it came out.
+    pub state: String,
+    /// The exit code, when a process ran to its end.
+    pub exit_code: Option<i32>,
+    /// Stable code of the denial or failure.
+    pub code: Option<String>,
+    /// The approval it waited for.
+    pub approval_id: Option<String>,
+    /// How long the execution took, in milliseconds.
+    pub took_ms: Option<u64>,
+}
+
+/// A call with its whole record.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct CallDetail {
+    /// As listed.
+    #[serde(flatten)]
+    pub summary: CallSummary,
+    /// Its arguments, while they are kept.
+    #[schema(value_type = Option<Object>)]
+    pub arguments: Option<Value>,
+    /// Everything policy saw, while it is kept.
+    #[schema(value_type = Option<Object>)]
+    pub facts: Option<Value>,
+    /// What it gave back, while it is kept.
+    #[schema(value_type = Option<Object>)]
+    pub output: Option<Value>,
+    /// The entries of its stream.
+    pub entries: Vec<JournalEntry>,
+}
+
+/// An approval.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Approval {
+    /// The approval.
+    pub approval_id: String,
+    /// `pending`, `allowed`, `denied`, `expired`, `cancelled` or `spent`.
+    pub state: String,
+    /// The call that waits.
+    pub call_id: String,
+    /// The tool.
+    pub tool: String,
+    /// Who asks.
+    pub principal: String,
+    /// When.
+    pub requested_at: String,
+    /// When it is denied for want of an answer.
+    pub expires_at: String,
+    /// Who answered.
+    pub decided_by: Option<String>,
+    /// When.
+    pub decided_at: Option<String>,
+    /// Why, in their words.
+    pub reason: Option<String>,
+    /// The call in one line, safe to print.
+    pub summary: String,
+    /// The exact arguments, while they are kept.
+    #[schema(value_type = Option<Object>)]
+    pub arguments: Option<Value>,
+}
+
+/// Yes or no.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// Yes, to exactly what was shown.
+    Allow,
+    /// No.
+    Deny,
+}
+
+/// A person's answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Decide {
+    /// Yes or no.
+    pub decision: Decision,
+    /// Why; a deny reason goes back to the agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// One entry of the journal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct JournalEntry {
+    /// Its place in the journal.
+    pub seq: u64,
+    /// Its stream.
+    pub stream: String,
+    /// Its place in the stream.
+    pub revision: u64,
+    /// When it was recorded.
+    pub at: String,
+    /// What kind.
+    pub kind: String,
+    /// The entry.
+    #[schema(value_type = Object)]
+    pub entry: Value,
+}
