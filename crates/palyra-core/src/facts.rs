@@ -93,8 +93,8 @@ pub struct Facts {
     pub capabilities: BTreeSet<ToolCapability>,
     /// What this call does.
     pub effects: Vec<Effect>,
-    /// The folder it works on.
-    pub workspace: PathBuf,
+    /// The folder it works on, when it needs one.
+    pub workspace: Option<PathBuf>,
     /// How strongly it will be confined.
     pub tier: Tier,
     /// When it was asked.
@@ -120,7 +120,7 @@ impl Facts {
         metadata: &ToolMetadata,
         proposal: &ToolProposal,
         effects: Vec<Effect>,
-        workspace: PathBuf,
+        workspace: Option<PathBuf>,
         tier: Tier,
         plan: &impl Plan,
         key: &DigestKey,

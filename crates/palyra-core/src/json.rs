@@ -58,6 +58,14 @@ impl CanonicalJson {
         Self::parse(&text)
     }
 
+    /// One member of an object, as a document of its own.
+    #[must_use]
+    pub fn member(&self, name: &str) -> Option<Self> {
+        let value = self.value.get(name)?.clone();
+        let bytes = canonical_bytes(&value);
+        Some(Self { value, bytes })
+    }
+
     /// The value.
     #[must_use]
     pub const fn value(&self) -> &Value {
