@@ -1,0 +1,140 @@
+# shellcheck shell=bash
+# What ./run, ./test, the Makefile and .ci/run share: what a build needs, how to get it, and
+# where it is built. Sourced, never executed.
+
+say() { printf '%s\n' "$*" >&2; }
+
+# The folder of the checkout, whatever the caller's working directory.
+palyra_root() { (cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P); }
+
+# One line for each command: the command, and the Debian package that brings it.
+# The C compiler is for the bundled SQLite; curl fetches rustup.
+build_needs() {
+    cat <<'NEEDS'
+cc gcc
+ar binutils
+make make
+NEEDS
+    has_rust || echo "curl curl"
+}
+
+# Outside programs that tests run inside the sandbox or against the daemon.
+client_needs() {
+    cat <<'NEEDS'
+git git
+node nodejs
+python3 python3
+curl curl
+NEEDS
+}
+
+# Reads "command package" lines; prints those whose command is missing.
+missing() {
+    local command package
+    while read -r command package; do
+        command -v "$command" >/dev/null 2>&1 || printf '%s %s\n' "$command" "$package"
+    done
+}
+
+# A compiler without the C library's headers is not enough.
+has_c_headers() { printf '#include <stdio.h>\n' | cc -E - >/dev/null 2>&1; }
+
+rust_version() { sed -n 's/^channel *= *"\(.*\)"$/\1/p' "$(palyra_root)/rust-toolchain.toml"; }
+
+# Cargo through rustup fetches the pinned toolchain itself; any other must be new enough.
+has_rust() {
+    command -v cargo >/dev/null 2>&1 || return 1
+    command -v rustup >/dev/null 2>&1 && return 0
+    local have want
+    have="$(cargo --version 2>/dev/null | cut -d' ' -f2)"
+    want="$(rust_version)"
+    [ "$(printf '%s\n%s\n' "$want" "$have" | sort -V | head -n1)" = "$want" ]
+}
+
+use_cargo_home() {
+    local env="${CARGO_HOME:-$HOME/.cargo}/env"
+    # shellcheck disable=SC1090 # written by rustup
+    if [ -f "$env" ]; then . "$env"; fi
+}
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+# Installs Debian packages without a question; says the command when it cannot.
+apt_install() {
+    local packages=("$@")
+    if ! command -v apt-get >/dev/null 2>&1; then
+        say "error: apt-get is not here; install these yourself: ${packages[*]}"
+        return 1
+    fi
+    if [ "$(id -u)" -ne 0 ] && ! command -v sudo >/dev/null 2>&1; then
+        say "error: neither root nor sudo; run as root: apt-get install -y ${packages[*]}"
+        return 1
+    fi
+    local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -y --no-install-recommends)
+    if ! as_root "${apt[@]}" install "${packages[@]}" >&2; then
+        # Most often the package lists are missing or old.
+        as_root "${apt[@]}" update >&2
+        as_root "${apt[@]}" install "${packages[@]}" >&2
+    fi
+}
+
+install_rust() {
+    say "installing the Rust toolchain $(rust_version) with rustup"
+    local script
+    script="$(mktemp)"
+    if ! curl --proto '=https' --tlsv1.2 -sSf --retry 3 -o "$script" https://sh.rustup.rs; then
+        rm -f "$script"
+        say "error: rustup could not be fetched; install Rust $(rust_version) yourself, then run this again"
+        return 1
+    fi
+    sh "$script" -y --no-modify-path --profile minimal --default-toolchain none >&2
+    rm -f "$script"
+    use_cargo_home
+    rustup toolchain install "$(rust_version)" --profile minimal --component clippy --component rustfmt >&2
+}
+
+# Lists what is missing for a build, then installs it. Quick when nothing is.
+prepare_build() {
+    use_cargo_home
+    local packages=() command package
+    while read -r command package; do packages+=("$package"); done < <(build_needs | missing)
+    has_c_headers || packages+=(libc6-dev)
+    local rust=""
+    has_rust || rust="Rust $(rust_version) (rustup)"
+    if [ "${#packages[@]}" -gt 0 ] || [ -n "$rust" ]; then
+        say "missing, to be installed: ${packages[*]}${rust:+ $rust}"
+    fi
+    if [ "${#packages[@]}" -gt 0 ]; then
+        if [ -n "$rust" ]; then packages+=(ca-certificates); fi
+        apt_install "${packages[@]}"
+    fi
+    if [ -n "$rust" ]; then install_rust; fi
+}
+
+# Outside clients: installed under CI, only named otherwise.
+prepare_clients() {
+    local packages=() command package
+    while read -r command package; do packages+=("$package"); done < <(client_needs | missing)
+    if [ "${#packages[@]}" -eq 0 ]; then return 0; fi
+    if [ -n "${CI:-}" ]; then
+        say "missing, to be installed: ${packages[*]}"
+        apt_install "${packages[@]}"
+    else
+        say "tests that need ${packages[*]} will not run; to add: sudo apt-get install -y ${packages[*]}"
+    fi
+}
+
+# One target folder for everything; under CI outside the clone, so that it outlives it.
+use_target_dir() {
+    if [ -z "${CARGO_TARGET_DIR:-}" ]; then
+        if [ -n "${CI:-}" ]; then
+            CARGO_TARGET_DIR="${XDG_CACHE_HOME:-$HOME/.cache}/palyra-ci/target"
+        else
+            CARGO_TARGET_DIR="$(palyra_root)/target"
+        fi
+    fi
+    export CARGO_TARGET_DIR
+    if [ -n "${CI:-}" ]; then export CARGO_INCREMENTAL=0; fi
+}
