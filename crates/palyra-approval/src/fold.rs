@@ -1,0 +1,145 @@
+//! What the journal makes of an approval's entries: the projection `approvals`.
+//!
+//! The fold does not trust its input to be well ordered. An entry that cannot follow the state it
+//! meets changes nothing, so a decided approval never changes and nothing is spent twice, even if
+//! a faulty writer appended a second decision.
+
+use palyra_core::entry::{Entry, Fold, Recorded, Row};
+use palyra_core::{ApprovalDecision, ApprovalId};
+
+use crate::record::{ApprovalRecord, ApprovalState};
+
+/// The projection `approvals`: one row for each approval, keyed by its id, selected by its state.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ApprovalsFold;
+
+impl ApprovalsFold {
+    /// The projection's name.
+    pub const NAME: &'static str = "approvals";
+}
+
+impl Fold for ApprovalsFold {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn key(&self, recorded: &Recorded) -> Option<String> {
+        match &recorded.entry {
+            Entry::ApprovalRequested { .. }
+            | Entry::ApprovalDecided { .. }
+            | Entry::ApprovalExpired
+            | Entry::ApprovalCancelled { .. }
+            | Entry::GrantSpent { .. } => recorded
+                .stream
+                .parse::<ApprovalId>()
+                .ok()
+                .map(|id| id.to_string()),
+            Entry::Proposed { .. }
+            | Entry::Decided { .. }
+            | Entry::Admitted { .. }
+            | Entry::Finished { .. }
+            | Entry::Attested { .. }
+            | Entry::Closed { .. }
+            | Entry::Interrupted
+            | Entry::AgentAdded { .. }
+            | Entry::AgentRemoved { .. }
+            | Entry::Flooded { .. }
+            | Entry::DaemonStarted { .. } => None,
+        }
+    }
+
+    fn fold(&self, before: Option<&[u8]>, recorded: &Recorded) -> Option<Row> {
+        let id = recorded.stream.parse::<ApprovalId>().ok()?;
+        let record = match before {
+            None => requested(id, recorded)?,
+            // A row that cannot be read is an approval nobody can use: it goes.
+            Some(value) => {
+                let mut record: ApprovalRecord = serde_json::from_slice(value).ok()?;
+                step(&mut record, recorded);
+                record.revision = recorded.revision;
+                record
+            }
+        };
+        Some(Row {
+            key: record.id.to_string(),
+            state: record.state.as_str().to_owned(),
+            value: serde_json::to_vec(&record).ok()?,
+        })
+    }
+}
+
+/// The first entry of a stream.
+fn requested(id: ApprovalId, recorded: &Recorded) -> Option<ApprovalRecord> {
+    let Entry::ApprovalRequested {
+        call,
+        principal,
+        tool,
+        digest,
+        arguments,
+        expires_at,
+    } = &recorded.entry
+    else {
+        return None;
+    };
+    Some(ApprovalRecord {
+        id,
+        call: call.clone(),
+        principal: principal.clone(),
+        tool: tool.clone(),
+        digest: *digest,
+        arguments: *arguments,
+        requested_at: recorded.at,
+        expires_at: *expires_at,
+        state: ApprovalState::Pending,
+        decided_by: None,
+        decided_at: None,
+        reason: None,
+        spent_by: None,
+        revision: recorded.revision,
+    })
+}
+
+/// A later entry, if it may follow the state it meets.
+fn step(record: &mut ApprovalRecord, recorded: &Recorded) {
+    match (record.state, &recorded.entry) {
+        (
+            ApprovalState::Pending,
+            Entry::ApprovalDecided {
+                decision,
+                decided_by,
+                reason,
+            },
+        ) => {
+            record.state = match decision {
+                ApprovalDecision::Allow => ApprovalState::Allowed,
+                ApprovalDecision::Deny => ApprovalState::Denied,
+            };
+            record.decided_by = Some(decided_by.clone());
+            record.decided_at = Some(recorded.at);
+            record.reason.clone_from(reason);
+        }
+        (ApprovalState::Pending, Entry::ApprovalExpired) => {
+            record.state = ApprovalState::Expired;
+            record.decided_at = Some(recorded.at);
+        }
+        (ApprovalState::Pending, Entry::ApprovalCancelled { reason }) => {
+            record.state = ApprovalState::Cancelled;
+            record.decided_at = Some(recorded.at);
+            record.reason = Some(reason.clone());
+        }
+        (ApprovalState::Allowed, Entry::GrantSpent { call }) => {
+            record.state = ApprovalState::Spent;
+            record.spent_by = Some(call.clone());
+        }
+        // Everything else cannot follow.
+        (
+            ApprovalState::Pending
+            | ApprovalState::Allowed
+            | ApprovalState::Denied
+            | ApprovalState::Expired
+            | ApprovalState::Cancelled
+            | ApprovalState::Spent,
+            _,
+        ) => {}
+    }
+}

@@ -1,0 +1,96 @@
+//! What is known about one approval.
+
+use palyra_core::{
+    ApprovalId, CallDigest, CallId, Commitment, Principal, Timestamp, ToolName, UserName,
+};
+
+/// A call that waits for a person: everything that is recorded when they are asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PendingToolApproval {
+    /// The approval.
+    pub id: ApprovalId,
+    /// The call that waits.
+    pub call: CallId,
+    /// Who asks.
+    pub principal: Principal,
+    /// The tool.
+    pub tool: ToolName,
+    /// Keyed digest of exactly this call.
+    pub digest: CallDigest,
+    /// Commitment to its arguments.
+    pub arguments: Commitment,
+    /// When it is denied for want of an answer.
+    pub expires_at: Timestamp,
+}
+
+/// Where an approval stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ApprovalState {
+    /// Nobody has answered yet.
+    Pending,
+    /// A person said yes; the call has not used it.
+    Allowed,
+    /// A person said no.
+    Denied,
+    /// Nobody answered in time.
+    Expired,
+    /// The asker went away first.
+    Cancelled,
+    /// A person said yes, and the call used it.
+    Spent,
+}
+
+impl ApprovalState {
+    /// The text that rows are selected by.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Allowed => "allowed",
+            Self::Denied => "denied",
+            Self::Expired => "expired",
+            Self::Cancelled => "cancelled",
+            Self::Spent => "spent",
+        }
+    }
+}
+
+impl std::fmt::Display for ApprovalState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// One approval, as the journal's entries tell it.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct ApprovalRecord {
+    /// The approval.
+    pub id: ApprovalId,
+    /// The call that waits, or waited.
+    pub call: CallId,
+    /// Who asks.
+    pub principal: Principal,
+    /// The tool.
+    pub tool: ToolName,
+    /// Keyed digest of exactly the call that was shown.
+    pub digest: CallDigest,
+    /// Commitment to its arguments.
+    pub arguments: Commitment,
+    /// When a person was asked.
+    pub requested_at: Timestamp,
+    /// When it is denied for want of an answer.
+    pub expires_at: Timestamp,
+    /// Where it stands.
+    pub state: ApprovalState,
+    /// Who answered; nobody when it expired or was cancelled.
+    pub decided_by: Option<UserName>,
+    /// When it stopped being pending.
+    pub decided_at: Option<Timestamp>,
+    /// Why, in the words of whoever decided or cancelled.
+    pub reason: Option<String>,
+    /// The call that used the yes.
+    pub spent_by: Option<CallId>,
+    /// How many entries its stream has: what the next one must be appended at.
+    pub revision: u64,
+}
