@@ -1,0 +1,3 @@
+//! The helper of `palyra-sandbox`; started by the daemon, of no use by hand.
+
+fn main() {}
