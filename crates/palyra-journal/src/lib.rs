@@ -1,1 +1,43 @@
-//! palyra-journal
+//! Durable evidence: an append-only journal in one SQLite file.
+//!
+//! This room knows *streams* (an entry has a place in its stream and a place in the whole, both
+//! without gaps), *blobs* (what an entry commits to without containing it), *projections* (rows
+//! that a pure fold makes of entries, never behind them) and how to make all three durable
+//! together. It also keeps the corridor's ledger: [`CallRecorder`] admits and attests one call.
+//! It knows no rule of any other room: what a row means belongs to the fold that made it.
+//!
+//! ```text
+//! append ─▶ bounded queue ─▶ one writer thread: drain, check, insert, fold, commit ─▶ reply
+//! read, row, blob ─▶ connections of their own; they see what is durable and nothing else
+//! ```
+//!
+//! What holds, and is tested:
+//!
+//! - An append that returned `Ok` is on disk (`synchronous=FULL`, one sync per group of appends).
+//! - An append that returned `Err` is not there for anybody to read. One exception, which the
+//!   corridor is built for: when the machine dies right after a failed sync, the group may be
+//!   found complete at the next start. So a failed admission means "did not run", and a start
+//!   reports it as interrupted; the reverse, running without an entry, cannot happen.
+//! - A conflict refuses its own append and no other in the same group.
+//! - Entries are never changed or removed.
+
+#![forbid(unsafe_code)]
+
+mod batch;
+mod body;
+mod cache;
+mod checkpoints;
+mod error;
+mod projections;
+mod queries;
+mod recorder;
+mod schema;
+mod store;
+mod unattested;
+mod writer;
+
+pub use batch::{Append, Appended, Expected, StreamAppend};
+pub use error::JournalError;
+pub use queries::RowQuery;
+pub use recorder::CallRecorder;
+pub use store::{JournalState, JournalStore};

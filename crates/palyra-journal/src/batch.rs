@@ -1,0 +1,159 @@
+//! What is appended: entries for one or more streams, and blobs, all or nothing.
+
+use std::sync::Arc;
+
+use palyra_core::entry::{Entry, Stream};
+use palyra_core::{Blob, Commitment};
+
+use crate::body;
+use crate::error::JournalError;
+
+/// The largest blob that is taken; far beyond any output cap and far below SQLite's own limit.
+const MAX_BLOB_BYTES: usize = 256 << 20;
+
+/// Where a stream must stand for an append to go through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expected {
+    /// Anywhere.
+    Any,
+    /// Nowhere yet: it has no entries.
+    NoStream,
+    /// Exactly here.
+    Revision(u64),
+}
+
+impl Expected {
+    pub(crate) const fn accepts(self, found: u64) -> bool {
+        match self {
+            Self::Any => true,
+            Self::NoStream => found == 0,
+            Self::Revision(revision) => revision == found,
+        }
+    }
+}
+
+impl std::fmt::Display for Expected {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Any => f.write_str("anywhere"),
+            Self::NoStream => f.write_str("new"),
+            Self::Revision(revision) => write!(f, "at revision {revision}"),
+        }
+    }
+}
+
+/// Entries for one stream.
+#[derive(Debug, Clone)]
+pub struct StreamAppend {
+    /// The stream.
+    pub stream: Stream,
+    /// Where it must stand.
+    pub expected: Expected,
+    /// What happened, in order.
+    pub entries: Vec<Entry>,
+}
+
+/// One append: all of it becomes durable, or none.
+#[derive(Clone, Default)]
+pub struct Append {
+    /// Entries, stream by stream; their places in the journal follow this order.
+    pub streams: Vec<StreamAppend>,
+    /// What the entries commit to. A blob that is stored already is not stored twice.
+    pub blobs: Vec<Blob>,
+}
+
+impl From<StreamAppend> for Append {
+    fn from(stream: StreamAppend) -> Self {
+        Self {
+            streams: vec![stream],
+            blobs: Vec::new(),
+        }
+    }
+}
+
+/// Where an append ended up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Appended {
+    /// The place of its last entry in the whole journal; the head when it had no entries.
+    pub last_seq: u64,
+    /// The revision of each stream after it, in the order they were given.
+    pub revisions: Vec<u64>,
+}
+
+/// An append spelled out, ready for the writer: it only has to be inserted.
+pub(crate) struct Prepared {
+    pub(crate) streams: Vec<PreparedStream>,
+    pub(crate) blobs: Vec<Committed>,
+    /// Roughly how much is written, to bound a group.
+    pub(crate) bytes: usize,
+}
+
+pub(crate) struct PreparedStream {
+    pub(crate) name: String,
+    pub(crate) expected: Expected,
+    pub(crate) entries: Vec<(Entry, Vec<u8>)>,
+}
+
+/// A blob with its commitment; shared, so that a refused append can be tried again for free.
+#[derive(Clone)]
+pub(crate) struct Committed {
+    pub(crate) commitment: Commitment,
+    pub(crate) blob: Arc<Blob>,
+}
+
+impl From<Blob> for Committed {
+    fn from(blob: Blob) -> Self {
+        Self {
+            commitment: blob.commitment(),
+            blob: Arc::new(blob),
+        }
+    }
+}
+
+impl Prepared {
+    /// Spells everything out on the caller's thread; the writer's time is everybody's.
+    pub(crate) fn new(
+        streams: Vec<StreamAppend>,
+        blobs: Vec<Committed>,
+    ) -> Result<Self, JournalError> {
+        let mut bytes = 0;
+        let streams = streams
+            .into_iter()
+            .map(PreparedStream::new)
+            .inspect(|stream| bytes += stream.as_ref().map_or(0, PreparedStream::bytes))
+            .collect::<Result<Vec<_>, _>>()?;
+        for Committed { blob, .. } in &blobs {
+            if blob.bytes.len() > MAX_BLOB_BYTES {
+                return Err(JournalError::TooLarge {
+                    bytes: blob.bytes.len(),
+                    limit: MAX_BLOB_BYTES,
+                });
+            }
+            bytes += blob.bytes.len();
+        }
+        Ok(Self {
+            streams,
+            blobs,
+            bytes,
+        })
+    }
+}
+
+impl PreparedStream {
+    fn new(given: StreamAppend) -> Result<Self, JournalError> {
+        let spell = |entry: Entry| body::encode(&entry).map(|spelled| (entry, spelled));
+        Ok(Self {
+            name: given.stream.to_string(),
+            expected: given.expected,
+            entries: given
+                .entries
+                .into_iter()
+                .map(spell)
+                .collect::<Result<_, _>>()?,
+        })
+    }
+
+    fn bytes(&self) -> usize {
+        self.entries.iter().map(|(_, body)| body.len()).sum()
+    }
+}

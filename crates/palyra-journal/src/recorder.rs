@@ -1,0 +1,316 @@
+//! The corridor's ledger for one call.
+//!
+//! A call that nobody has to be asked about costs two commits: what led to the decision waits
+//! here and is written with the admission; the report and the output are written with the
+//! attestation. A call that waits for a person costs one more, and so does one that is closed.
+//!
+//! An approval's stream is `approval_requested` at revision 1 and its end (decided, expired or
+//! cancelled) at revision 2. So a yes is spent by appending `grant_spent` where the stream is
+//! expected at revision 2 and that entry is an allow: whoever comes second finds revision 3.
+
+use std::sync::Arc;
+
+use palyra_core::attestation::Ending;
+use palyra_core::corridor::{Admits, Attests, Evidence, Intent};
+use palyra_core::entry::{Answer, Entry, Stream};
+use palyra_core::facts::Origin;
+use palyra_core::json::canonical_bytes;
+use palyra_core::{
+    ApprovalDecision, ApprovalId, AttestationId, Blob, BlobKind, CallDigest, CallId, Clock,
+    Commitment, Denial, DenialCode, Principal, Timestamp, ToolAttestation, ToolName,
+};
+
+use crate::batch::{Committed, Expected, StreamAppend};
+use crate::error::JournalError;
+use crate::store::JournalStore;
+
+/// The revision of an approval that was answered and whose yes is not spent.
+const ANSWERED: u64 = 2;
+
+/// Records one call, from its proposal to its end.
+pub struct CallRecorder {
+    store: JournalStore,
+    call: CallId,
+    clock: Arc<dyn Clock>,
+    /// Where the call's stream stands on disk.
+    revision: u64,
+    /// What happened and is not on disk yet.
+    entries: Vec<Entry>,
+    /// What `entries` commit to.
+    blobs: Vec<Committed>,
+    arguments: Option<Commitment>,
+    facts: Option<Commitment>,
+    ended: bool,
+}
+
+impl CallRecorder {
+    /// A recorder for a call that has no entries yet.
+    #[must_use]
+    pub fn new(store: JournalStore, call: CallId, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            store,
+            call,
+            clock,
+            revision: 0,
+            entries: Vec::new(),
+            blobs: Vec::new(),
+            arguments: None,
+            facts: None,
+            ended: false,
+        }
+    }
+
+    /// The call.
+    #[must_use]
+    pub const fn call(&self) -> &CallId {
+        &self.call
+    }
+
+    /// Commitment to its arguments, once it was proposed.
+    #[must_use]
+    pub const fn arguments_commitment(&self) -> Option<Commitment> {
+        self.arguments
+    }
+
+    /// Commitment to the facts of the last decision.
+    #[must_use]
+    pub const fn facts_commitment(&self) -> Option<Commitment> {
+        self.facts
+    }
+
+    /// Whether something still waits to be written.
+    #[must_use]
+    pub fn has_buffered(&self) -> bool {
+        !self.entries.is_empty()
+    }
+
+    /// The call came in. Written with what follows; gives the commitment to its arguments.
+    pub fn proposed(&mut self, tool: ToolName, origin: Origin, arguments: Blob) -> Commitment {
+        let arguments = self.keep(arguments);
+        self.arguments = Some(arguments);
+        self.entries.push(Entry::Proposed {
+            tool,
+            origin: Box::new(origin),
+            arguments,
+        });
+        arguments
+    }
+
+    /// Policy answered. Written with what follows; gives the commitment to the facts.
+    pub fn decided(
+        &mut self,
+        answer: Answer,
+        matched: Vec<String>,
+        policy_version: String,
+        digest: CallDigest,
+        facts: Blob,
+    ) -> Commitment {
+        let facts = self.keep(facts);
+        self.facts = Some(facts);
+        self.entries.push(Entry::Decided {
+            answer,
+            matched,
+            policy_version,
+            digest,
+            facts,
+        });
+        facts
+    }
+
+    /// A person is asked: opens the approval's stream, with everything that led to it.
+    ///
+    /// # Errors
+    /// It could not be made durable, so nobody may be asked.
+    pub async fn request_approval(
+        &mut self,
+        approval: ApprovalId,
+        principal: Principal,
+        tool: ToolName,
+        digest: CallDigest,
+        arguments: Commitment,
+        expires_at: Timestamp,
+    ) -> Result<(), Denial> {
+        let asked = StreamAppend {
+            stream: Stream::Approval(approval),
+            expected: Expected::NoStream,
+            entries: vec![Entry::ApprovalRequested {
+                call: self.call.clone(),
+                principal,
+                tool,
+                digest,
+                arguments,
+                expires_at,
+            }],
+        };
+        self.write(Vec::new(), Some(asked), Vec::new())
+            .await
+            .map_err(unavailable)
+    }
+
+    /// The call does not run, or its record ends here. One that ended already keeps its end.
+    ///
+    /// # Errors
+    /// It could not be made durable. What was buffered is kept, so it can be tried again.
+    pub async fn close(&mut self, denial: Denial) -> Result<(), Denial> {
+        if self.ended {
+            return Ok(());
+        }
+        self.write(vec![Entry::Closed { denial }], None, Vec::new())
+            .await
+            .map_err(unavailable)?;
+        self.ended = true;
+        Ok(())
+    }
+
+    fn keep(&mut self, blob: Blob) -> Commitment {
+        let committed = Committed::from(blob);
+        let commitment = committed.commitment;
+        self.blobs.push(committed);
+        commitment
+    }
+
+    /// Writes what was buffered, then `entries`, in one transaction with `also` and `blobs`. The
+    /// buffer is emptied only when that went through.
+    async fn write(
+        &mut self,
+        entries: Vec<Entry>,
+        also: Option<StreamAppend>,
+        blobs: Vec<Committed>,
+    ) -> Result<(), JournalError> {
+        let own = StreamAppend {
+            stream: Stream::Call(self.call.clone()),
+            expected: Expected::Revision(self.revision),
+            entries: self.entries.iter().cloned().chain(entries).collect(),
+        };
+        let blobs = self.blobs.iter().cloned().chain(blobs).collect();
+        let streams = std::iter::once(own).chain(also).collect();
+        let appended = self.store.submit(streams, blobs).await?;
+        self.revision = appended.revisions.first().copied().unwrap_or(self.revision);
+        self.entries.clear();
+        self.blobs.clear();
+        Ok(())
+    }
+
+    /// Refuses what the corridor hands over for another call, or after the end of this one.
+    fn is_about(&self, call: &CallId) -> Result<(), Denial> {
+        if *call == self.call && !self.ended {
+            return Ok(());
+        }
+        Err(Denial::new(
+            DenialCode::JournalUnavailable,
+            format!("the recorder of `{}` cannot record `{call}`", self.call),
+            "run the call again; if it stays, report it with the daemon's log",
+        ))
+    }
+
+    /// Whether the approval was allowed for exactly this call. The append that follows expects
+    /// the revision looked at here, and entries never change, so nothing can slip in between.
+    fn is_allowed(&self, approval: &ApprovalId, digest: &CallDigest) -> Result<(), Denial> {
+        let stream = Stream::Approval(approval.clone());
+        let recorded = self.store.read_stream(&stream).map_err(unavailable)?;
+        let mut entries = recorded.iter().map(|recorded| &recorded.entry);
+        let (asked, answered, more) = (entries.next(), entries.next(), entries.next());
+        let Some(Entry::ApprovalRequested { digest: asked, .. }) = asked else {
+            return Err(spent(approval));
+        };
+        let allowed = matches!(
+            answered,
+            Some(Entry::ApprovalDecided {
+                decision: ApprovalDecision::Allow,
+                ..
+            })
+        );
+        if !allowed || more.is_some() {
+            return Err(spent(approval));
+        }
+        if asked != digest {
+            return Err(Denial::new(
+                DenialCode::PlanChanged,
+                format!("`{approval}` allows another call than this one"),
+                "run the call again and let it be approved as it is now",
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Admits for CallRecorder {
+    async fn admit(&mut self, intent: Intent<'_>) -> Result<(), Denial> {
+        self.is_about(intent.call)?;
+        if let Some(approval) = intent.grant {
+            self.is_allowed(approval, intent.digest)?;
+        }
+        let admitted = Entry::Admitted {
+            digest: *intent.digest,
+            plan: *intent.plan,
+            approval: intent.grant.cloned(),
+        };
+        let spend = intent.grant.map(|approval| StreamAppend {
+            stream: Stream::Approval(approval.clone()),
+            expected: Expected::Revision(ANSWERED),
+            entries: vec![Entry::GrantSpent {
+                call: self.call.clone(),
+            }],
+        });
+        let outcome = self.write(vec![admitted], spend, Vec::new()).await;
+        outcome.map_err(|error| match (&error, intent.grant) {
+            (JournalError::Conflict { stream, .. }, Some(approval))
+                if stream == approval.as_str() =>
+            {
+                spent(approval)
+            }
+            _ => unavailable(error),
+        })
+    }
+}
+
+impl Attests<serde_json::Value> for CallRecorder {
+    async fn attest(
+        &mut self,
+        evidence: Evidence<'_, serde_json::Value>,
+    ) -> Result<ToolAttestation, Denial> {
+        self.is_about(evidence.call)?;
+        let output = Blob::new(BlobKind::Output, canonical_bytes(evidence.output));
+        let output = Committed::from(output);
+        let report = evidence.report;
+        let attestation = ToolAttestation {
+            attestation_id: AttestationId::mint(self.clock.now()),
+            call_id: self.call.clone(),
+            execution_sha256: output.commitment,
+            executed_at: report.started_at,
+            timed_out: report.ending == Ending::TimedOut,
+            plan: *evidence.plan,
+            report: report.clone(),
+        };
+        let entries = vec![
+            Entry::Finished {
+                report: report.clone(),
+                output: output.commitment,
+            },
+            Entry::Attested {
+                attestation: attestation.clone(),
+            },
+        ];
+        self.write(entries, None, vec![output])
+            .await
+            .map_err(unavailable)?;
+        self.ended = true;
+        Ok(attestation)
+    }
+}
+
+fn spent(approval: &ApprovalId) -> Denial {
+    Denial::new(
+        DenialCode::GrantSpent,
+        format!("the yes of `{approval}` was used already, or it ended"),
+        "run the call again to ask anew",
+    )
+}
+
+fn unavailable(error: JournalError) -> Denial {
+    Denial::new(
+        DenialCode::JournalUnavailable,
+        format!("what happens could not be recorded: {error}"),
+        error.remedy(),
+    )
+}

@@ -1,0 +1,177 @@
+//! The file: its format, how it is recognised, and who may read it.
+//!
+//! A file that is not ours, is damaged or comes from a later version is refused before anything
+//! is written to it.
+
+use std::fs::{self, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use crate::error::JournalError;
+
+/// "PLYR", in the file's header: this SQLite file is a journal.
+const APPLICATION_ID: i64 = 0x504c_5952;
+
+/// The format written and read here.
+const FORMAT: i64 = 1;
+
+/// How long to wait for another process, such as a backup, that holds the file.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// Statements kept compiled; there are fewer.
+const STATEMENTS: usize = 32;
+
+/// `blobs` has an integer key so that contents lie in the order they came; only the narrow index
+/// of commitments, which are random, is written all over.
+///
+/// The triggers are for mistakes, ours or those of somebody with an SQLite shell. Whoever may
+/// write the file can drop them: that is what proofs are for.
+const SCHEMA: &str = "
+CREATE TABLE entries (
+    seq      INTEGER PRIMARY KEY,
+    stream   TEXT    NOT NULL,
+    revision INTEGER NOT NULL,
+    kind     TEXT    NOT NULL,
+    at       INTEGER NOT NULL,
+    body     BLOB    NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX entries_by_stream ON entries (stream, revision);
+CREATE TRIGGER entries_are_never_changed BEFORE UPDATE ON entries
+    BEGIN SELECT RAISE(ABORT, 'journal entries are never changed'); END;
+CREATE TRIGGER entries_are_never_removed BEFORE DELETE ON entries
+    BEGIN SELECT RAISE(ABORT, 'journal entries are never removed'); END;
+
+CREATE TABLE blobs (
+    id         INTEGER PRIMARY KEY,
+    commitment BLOB NOT NULL UNIQUE,
+    kind       TEXT NOT NULL,
+    salt       BLOB NOT NULL,
+    bytes      BLOB NOT NULL
+) STRICT;
+CREATE TRIGGER blobs_are_never_changed BEFORE UPDATE ON blobs
+    BEGIN SELECT RAISE(ABORT, 'blobs are never changed'); END;
+
+CREATE TABLE projections (
+    name  TEXT NOT NULL,
+    key   TEXT NOT NULL,
+    state TEXT NOT NULL,
+    value BLOB NOT NULL,
+    PRIMARY KEY (name, key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX projections_by_state ON projections (name, state, key);
+
+CREATE TABLE folds (name TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
+";
+
+/// Opens the file for the writer, making it when there is none.
+pub(crate) fn open_writer(path: &Path) -> Result<Connection, JournalError> {
+    let cannot = |source: io::Error| JournalError::Open {
+        path: path.to_owned(),
+        source: Arc::new(source),
+    };
+    create_if_missing(path).map_err(cannot)?;
+    let connection = connect(path)?;
+    // Until the file is known to be ours, closing it must not fold its write-ahead log into it.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    recognise(&connection, path)?;
+    for file in [path.to_owned(), beside(path, "-wal"), beside(path, "-shm")] {
+        restrict(&file).map_err(cannot)?;
+    }
+    // With these, a commit is one append to the write-ahead log and one sync of it.
+    connection
+        .pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0))?;
+    connection.execute_batch(
+        "PRAGMA synchronous = FULL;
+         PRAGMA fullfsync = ON;
+         PRAGMA cache_size = -16384;
+         PRAGMA temp_store = MEMORY;
+         PRAGMA recursive_triggers = ON;",
+    )?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
+    Ok(connection)
+}
+
+/// Opens the file, which [`open_writer`] has seen, for reading.
+pub(crate) fn open_reader(path: &Path) -> Result<Connection, JournalError> {
+    let connection = connect(path)?;
+    connection.execute_batch("PRAGMA query_only = ON; PRAGMA cache_size = -2048;")?;
+    Ok(connection)
+}
+
+fn connect(path: &Path) -> Result<Connection, JournalError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(BUSY)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    Ok(connection)
+}
+
+/// Made here and not by SQLite, which would follow the umask.
+fn create_if_missing(path: &Path) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    match options.write(true).create_new(true).mode(0o600).open(path) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let regular = fs::metadata(path)?.is_file();
+            regular
+                .then_some(())
+                .ok_or_else(|| io::Error::other("it is not a regular file"))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// SQLite gives the files beside the journal the journal's own mode; older ones may be looser.
+fn restrict(file: &Path) -> io::Result<()> {
+    match fs::metadata(file) {
+        Ok(found) if found.permissions().mode() & 0o077 == 0 => Ok(()),
+        Ok(_) => fs::set_permissions(file, Permissions::from_mode(0o600)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// Reads before it writes: only an empty file is turned into a journal.
+fn recognise(connection: &Connection, path: &Path) -> Result<(), JournalError> {
+    let not_ours = || JournalError::NotAJournal {
+        path: path.to_owned(),
+    };
+    let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
+    let application = match number("PRAGMA application_id") {
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
+            return Err(not_ours());
+        }
+        other => other?,
+    };
+    let format = number("PRAGMA user_version")?;
+    match (application, format) {
+        (APPLICATION_ID, FORMAT) => Ok(()),
+        (APPLICATION_ID, found) if found > FORMAT => Err(JournalError::Newer {
+            path: path.to_owned(),
+            found,
+            known: FORMAT,
+        }),
+        (0, 0) if number("SELECT count(*) FROM sqlite_schema")? == 0 => {
+            connection.execute_batch(&format!(
+                "BEGIN IMMEDIATE; {SCHEMA}
+                 PRAGMA application_id = {APPLICATION_ID};
+                 PRAGMA user_version = {FORMAT};
+                 COMMIT;"
+            ))?;
+            Ok(())
+        }
+        _ => Err(not_ours()),
+    }
+}

@@ -1,0 +1,6 @@
+//! The journal from outside: what it promises, held against a real file.
+
+#![expect(clippy::unwrap_used, reason = "a fixture that fails is a failed test")]
+
+mod appending;
+mod support;

@@ -1,0 +1,112 @@
+//! Journals in temporary folders, and the small things that tests append.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use palyra_core::entry::{Entry, Fold, Recorded, Row, Stream};
+use palyra_core::{CallId, Clock, Timestamp};
+use palyra_journal::{Append, Expected, JournalStore, StreamAppend};
+
+/// A clock that moves by one millisecond each time it is looked at.
+#[derive(Default)]
+pub(crate) struct Ticking(AtomicI64);
+
+impl Clock for Ticking {
+    fn now(&self) -> Timestamp {
+        let ticks = self.0.fetch_add(1, Ordering::Relaxed);
+        Timestamp::from_millis(1_794_733_261_000 + ticks)
+    }
+}
+
+pub(crate) fn clock() -> Arc<dyn Clock> {
+    Arc::new(Ticking::default())
+}
+
+/// A folder that is removed, with a journal in it that can be opened again and again.
+pub(crate) struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn file(&self) -> PathBuf {
+        self.folder.path().join("journal.db")
+    }
+
+    pub(crate) fn open(&self) -> JournalStore {
+        self.open_with(Vec::new())
+    }
+
+    pub(crate) fn open_with(&self, folds: Vec<Box<dyn Fold>>) -> JournalStore {
+        JournalStore::open(&self.file(), folds, clock()).unwrap()
+    }
+
+    /// The file as anybody with an SQLite shell sees it.
+    pub(crate) fn shell(&self) -> rusqlite::Connection {
+        rusqlite::Connection::open(self.file()).unwrap()
+    }
+}
+
+pub(crate) fn started(version: impl Into<String>) -> Entry {
+    Entry::DaemonStarted {
+        version: version.into(),
+    }
+}
+
+pub(crate) fn to(stream: Stream, expected: Expected, entries: Vec<Entry>) -> StreamAppend {
+    StreamAppend {
+        stream,
+        expected,
+        entries,
+    }
+}
+
+pub(crate) fn all(streams: Vec<StreamAppend>) -> Append {
+    Append {
+        streams,
+        blobs: Vec::new(),
+    }
+}
+
+pub(crate) fn call() -> CallId {
+    CallId::mint(Timestamp::from_millis(1_794_733_261_000))
+}
+
+/// Counts the entries of each stream; a stream whose last entry is `interrupted` has no row.
+pub(crate) struct Counting(pub(crate) &'static str);
+
+impl Fold for Counting {
+    fn name(&self) -> &'static str {
+        self.0
+    }
+
+    fn key(&self, recorded: &Recorded) -> Option<String> {
+        Some(recorded.stream.clone())
+    }
+
+    fn fold(&self, before: Option<&[u8]>, recorded: &Recorded) -> Option<Row> {
+        let before = before.map_or(0, |value| {
+            String::from_utf8_lossy(value).parse::<u64>().unwrap()
+        });
+        (recorded.entry != Entry::Interrupted).then(|| Row {
+            key: recorded.stream.clone(),
+            state: (if before.is_multiple_of(2) {
+                "odd"
+            } else {
+                "even"
+            })
+            .to_owned(),
+            value: (before + 1).to_string().into_bytes(),
+        })
+    }
+}
