@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Runs every bench of the workspace and prints one table.
+# Runs every bench of the workspace and prints one table of what was promised.
 #
-# A bench program prints, besides whatever a person wants to read, one line for each promise:
-#   JSON {"name":"…","ours":1.0,"baseline":2.0,"unit":"µs","ratio":0.5,"bar":"<=3","ok":true}
-# The lines are kept in $CARGO_TARGET_DIR/bench.json, one object a line. Exits 1 when a bar is
+# A bench program prints, besides whatever a person wants to read, one line for programs:
+#   JSON {"bench":"…","rows":[{"name":"…","value":1.0,"unit":"…"}],
+#         "ratios":[{"name":"…","ratio":0.5,"bar":3,"ok":true}]}
+# The lines are kept in bench.json in the target folder, one object a line. Exits 1 when a bar is
 # missed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -16,7 +17,7 @@ mkdir -p "$CARGO_TARGET_DIR"
 log="$(mktemp)"
 trap 'rm -f "$log"' EXIT
 
-# The whole-corridor bench starts the real programs, which lie beside it.
+# Benches start the real programs, which lie beside them.
 cargo build --release --locked --bin palyra --bin palyrad --bin palyra-jail
 broken=0
 for folder in crates/*/benches; do
@@ -27,26 +28,35 @@ for folder in crates/*/benches; do
 done
 sed -n 's/^JSON //p' "$log" >"$results"
 
+# Looks at the innermost objects of each line: those with a ratio are promises.
 awk '
-    # The value of a key in a flat JSON object.
-    function field(key,    text) {
-        if (!match($0, "\"" key "\":(\"[^\"]*\"|[^,}]*)")) return ""
-        text = substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3)
+    function field(object, key,    text) {
+        if (!match(object, "\"" key "\": *(\"[^\"]*\"|[^,}]*)")) return ""
+        text = substr(object, RSTART, RLENGTH)
+        sub("\"" key "\": *", "", text)
         gsub(/^"|"$/, "", text)
         return text
     }
-    function number(text) { return text == "" || text == "null" ? "-" : sprintf("%.4g", text) }
-    function row(a, b, c, d, e, f, g) { printf "%-44s %12s %12s %-8s %8s %8s  %s\n", a, b, c, d, e, f, g }
-    NR == 1 { print ""; row("promise", "ours", "baseline", "unit", "ratio", "bar", "") }
+    function row(a, b, c, d, e) { printf "%-14s %-48s %10s %10s  %s\n", a, b, c, d, e }
+    BEGIN { print ""; row("bench", "promise", "ratio", "bar", "") }
     {
-        ok = field("ok") == "true"
-        if (!ok) missed++
-        row(field("name"), number(field("ours")), number(field("baseline")), field("unit"),
-            number(field("ratio")), field("bar"), ok ? "ok" : "MISSED")
+        bench = field($0, "bench")
+        rest = $0
+        while (match(rest, /\{[^{}]*\}/)) {
+            object = substr(rest, RSTART, RLENGTH)
+            rest = substr(rest, RSTART + RLENGTH)
+            if (object !~ /"ok":/) continue
+            promises++
+            kept = field(object, "ok") == "true"
+            if (!kept) missed++
+            ratio = field(object, "ratio")
+            if (ratio ~ /^[-+.0-9eE]+$/) ratio = sprintf("%.2f", ratio)
+            row(bench, field(object, "name"), ratio, field(object, "bar"), kept ? "ok" : "MISSED")
+        }
     }
     END {
-        if (NR == 0) { print "no bench reported anything"; exit 1 }
-        printf "\n%d promises, %d missed\n", NR, missed
+        if (promises == 0) { print "no bench reported a promise"; exit 1 }
+        printf "\n%d promises, %d missed\n", promises, missed
         exit missed > 0
     }' "$results" || broken=1
 say "kept in $results"
