@@ -1,0 +1,138 @@
+//! Facts as a Cedar context, built natively.
+
+use cedar_policy::{Context, RestrictedExpression};
+use palyra_core::{Channel, Denial, DeviceId, Effect, Facts, Grant, Timestamp};
+use std::path::Path;
+
+use crate::error::{broken, unavailable};
+use crate::vocabulary::Vocabulary;
+
+type Pair = (String, RestrictedExpression);
+
+/// The context of everything that is not a call.
+pub(crate) fn of_api(
+    words: &Vocabulary,
+    device: &DeviceId,
+    channel: Channel,
+) -> Result<Context, Denial> {
+    finish(origin(words, device, channel))
+}
+
+/// The context of a call.
+pub(crate) fn of_call(words: &Vocabulary, facts: &Facts) -> Result<Context, Denial> {
+    let capabilities = facts.capabilities.iter().map(|need| text(need.as_str()));
+    let mut pairs = origin(words, &facts.origin.device, facts.origin.channel);
+    pairs.extend([
+        pair("run", text(facts.origin.run.as_str())),
+        pair("now", instant(facts.now)),
+        pair("digest", text(facts.digest().to_text())),
+        pair("capabilities", RestrictedExpression::new_set(capabilities)),
+        pair("tier", long(facts.tier.rank())),
+        pair(
+            "calls_last_minute",
+            long(saturated(facts.calls_last_minute)),
+        ),
+    ]);
+    pairs.extend(effects(&facts.effects)?);
+    if let Some(workspace) = &facts.workspace {
+        pairs.push(pair("workspace", text(path(workspace)?)));
+    }
+    if let Some(grant) = &facts.grant {
+        pairs.push(pair("grant", granted(words, grant)?));
+    }
+    finish(pairs)
+}
+
+/// The most ordinary call there is: from here and now, unknown effects, nothing granted.
+pub(crate) fn of_listing(
+    words: &Vocabulary,
+    device: &DeviceId,
+    channel: Channel,
+) -> Result<Context, Denial> {
+    let mut pairs = origin(words, device, channel);
+    pairs.extend([
+        pair("run", text("")),
+        pair("now", instant(Timestamp::from_millis(0))),
+        pair("digest", text("")),
+        pair("capabilities", RestrictedExpression::new_set([])),
+        pair("tier", long(palyra_core::Tier::B.rank())),
+        pair("calls_last_minute", long(0)),
+    ]);
+    pairs.extend(effects(&[])?);
+    finish(pairs)
+}
+
+fn origin(words: &Vocabulary, device: &DeviceId, channel: Channel) -> Vec<Pair> {
+    let mut pairs = Vec::with_capacity(16);
+    pairs.push(pair(
+        "device",
+        RestrictedExpression::new_entity_uid(words.device(device)),
+    ));
+    pairs.push(pair(
+        "channel",
+        RestrictedExpression::new_entity_uid(words.channel(channel)),
+    ));
+    pairs
+}
+
+fn effects(effects: &[Effect]) -> Result<[Pair; 3], Denial> {
+    let (mut programs, mut reads, mut writes) = (Vec::new(), Vec::new(), Vec::new());
+    for effect in effects {
+        match effect {
+            Effect::Exec { program } => programs.push(text(path(program)?)),
+            Effect::FsRead { path: file } => reads.push(text(path(file)?)),
+            Effect::FsWrite { path: file } => writes.push(text(path(file)?)),
+        }
+    }
+    Ok([
+        pair("programs", RestrictedExpression::new_set(programs)),
+        pair("reads", RestrictedExpression::new_set(reads)),
+        pair("writes", RestrictedExpression::new_set(writes)),
+    ])
+}
+
+fn granted(words: &Vocabulary, grant: &Grant) -> Result<RestrictedExpression, Denial> {
+    let agent = RestrictedExpression::new_entity_uid(words.agent(&grant.agent));
+    RestrictedExpression::new_record([
+        pair("agent", agent),
+        pair("digest", text(grant.digest.to_text())),
+        pair("not_after", instant(grant.not_after)),
+        pair("people", long(grant.people)),
+    ])
+    .map_err(broken)
+}
+
+fn finish(pairs: Vec<Pair>) -> Result<Context, Denial> {
+    Context::from_pairs(pairs).map_err(broken)
+}
+
+fn pair(name: &str, value: RestrictedExpression) -> Pair {
+    (name.to_owned(), value)
+}
+
+fn text(value: impl Into<String>) -> RestrictedExpression {
+    RestrictedExpression::new_string(value.into())
+}
+
+fn long(value: i64) -> RestrictedExpression {
+    RestrictedExpression::new_long(value)
+}
+
+/// A time that Cedar cannot hold fails when the context is made, which denies.
+fn instant(at: Timestamp) -> RestrictedExpression {
+    RestrictedExpression::new_datetime(at.to_string())
+}
+
+/// Policy compares whole paths. One that is not text would have to be changed to be compared.
+fn path(path: &Path) -> Result<&str, Denial> {
+    path.to_str().ok_or_else(|| {
+        unavailable(
+            format_args!("the path `{}` is not UTF-8", path.display()),
+            "rename it, then repeat the call",
+        )
+    })
+}
+
+fn saturated(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,88 @@
+//! Answers, and how a no is put into words.
+
+use palyra_core::corridor::PolicyAnswer;
+use palyra_core::{Denial, DenialCode, Principal};
+
+use crate::policies::Policies;
+use crate::request::{Action, Resource};
+
+/// What Cedar said to one question about one principal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyDecision {
+    /// Who was asked about.
+    pub principal: Principal,
+    /// What they want to do.
+    pub action: Action,
+    /// Whether they may.
+    pub allowed: bool,
+    /// The ids of the policies that made it so: the permits of a yes, the forbids of a no. A no
+    /// without any means that nothing permits it.
+    pub matched: Vec<String>,
+}
+
+/// The answer to a call, with every question it took.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Deliberation {
+    /// What comes of it.
+    pub answer: PolicyAnswer,
+    /// What was asked, in order.
+    pub asked: Vec<PolicyDecision>,
+}
+
+/// The ids behind some decisions, each once, in order.
+pub(crate) fn matched<'a>(decisions: impl IntoIterator<Item = &'a PolicyDecision>) -> Vec<String> {
+    let mut ids: Vec<String> = decisions
+        .into_iter()
+        .flat_map(|decision| decision.matched.iter().cloned())
+        .collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids
+}
+
+/// The denial of the question that settled it: the reasons and hints of the forbids, or that
+/// nothing permits it.
+pub(crate) fn denial(policies: &Policies, no: &PolicyDecision, resource: &Resource) -> Denial {
+    let say = |words: fn(&Policies, &str) -> Option<String>| {
+        let said: Vec<String> = no
+            .matched
+            .iter()
+            .filter_map(|id| words(policies, id))
+            .collect();
+        (!said.is_empty()).then(|| said.join("; "))
+    };
+    let reason = say(|policies, id| Some(policies.reason(id)?.to_owned()));
+    let hint = say(|policies, id| Some(policies.hint(id)?.to_owned()));
+    Denial::new(
+        DenialCode::DeniedByPolicy,
+        reason.unwrap_or_else(|| in_words(no, resource)),
+        hint.unwrap_or_else(|| default_hint(no.action).to_owned()),
+    )
+}
+
+fn in_words(no: &PolicyDecision, resource: &Resource) -> String {
+    let (who, what) = (&no.principal, no.action.in_words());
+    match no.matched.as_slice() {
+        [] => format!("no policy lets `{who}` {what} {resource}"),
+        ids => format!(
+            "policy `{}` forbids `{who}` to {what} {resource}",
+            ids.join("`, `")
+        ),
+    }
+}
+
+const fn default_hint(action: Action) -> &'static str {
+    match action {
+        Action::ToolExecute | Action::ToolExecuteAsk => {
+            "see what may be run with `palyra tools list`"
+        }
+        Action::ToolList
+        | Action::CallRead
+        | Action::ApprovalRead
+        | Action::JournalRead
+        | Action::AgentRead
+        | Action::DaemonStatus
+        | Action::ApprovalDecide
+        | Action::AgentManage => "the owner may, from a connection without `--as`",
+    }
+}

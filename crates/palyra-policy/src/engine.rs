@@ -1,0 +1,339 @@
+//! The engine: a validated policy set, the world it decides about, and the questions.
+
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use cedar_policy::{Authorizer, Context, Decision, Entities, EntityUid, Request};
+use palyra_core::corridor::{Decides, PolicyAnswer};
+use palyra_core::{
+    AgentName, Channel, Denial, DeviceId, Facts, Principal, ToolMetadata, ToolName, UserName,
+};
+
+use crate::context;
+use crate::decision::{Deliberation, PolicyDecision, denial, matched};
+use crate::error::{PolicyError, broken};
+use crate::policies::{DEFAULT_POLICY_SRC, Policies};
+use crate::request::{Action, PolicyRequest, PolicyRequestContext, Resource};
+use crate::vocabulary::Vocabulary;
+use crate::world::{Party, Registry, World};
+
+/// Decides, with Cedar. Shared between threads; a question never waits for a change of tools or
+/// agents, it sees the world before or after it.
+#[derive(Debug)]
+pub struct PolicyEngine {
+    policies: Policies,
+    words: Vocabulary,
+    authorizer: Authorizer,
+    /// What the world is built from; held while it is rebuilt.
+    registry: Mutex<Registry>,
+    /// Locked only to copy or swap the reference.
+    world: RwLock<Arc<World>>,
+}
+
+impl PolicyEngine {
+    /// An engine that decides with these policies, in a world of the owner and nobody else.
+    ///
+    /// # Errors
+    /// The source does not parse, does not validate strictly against the schema, or has a policy
+    /// without a plain `@id`. The error says where.
+    pub fn new(source: &str) -> Result<Self, PolicyError> {
+        let policies = Policies::load(source)?;
+        let words = Vocabulary::new()?;
+        let registry = Registry::default();
+        let world = World::build(&words, &policies.schema, &registry)?;
+        Ok(Self {
+            policies,
+            words,
+            authorizer: Authorizer::new(),
+            registry: Mutex::new(registry),
+            world: RwLock::new(Arc::new(world)),
+        })
+    }
+
+    /// An engine that decides with the embedded baseline, [`DEFAULT_POLICY_SRC`].
+    ///
+    /// # Errors
+    /// The embedded baseline is broken, which a test rules out.
+    pub fn standard() -> Result<Self, PolicyError> {
+        Self::new(DEFAULT_POLICY_SRC)
+    }
+
+    /// A short digest of the schema and the policies in force.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.policies.version
+    }
+
+    /// The sentence that a policy has for people, by its id.
+    #[must_use]
+    pub fn reason(&self, id: &str) -> Option<&str> {
+        self.policies.reason(id)
+    }
+
+    /// Replaces the tools that are known.
+    ///
+    /// # Errors
+    /// The tools do not fit the schema. Nothing is known then, so everything is denied.
+    pub fn set_tools(&self, tools: &[ToolMetadata]) -> Result<(), PolicyError> {
+        let tools = tools
+            .iter()
+            .map(|tool| (tool.name.clone(), tool.is_sensitive()))
+            .collect();
+        self.change(|registry| registry.tools = tools)
+    }
+
+    /// Replaces the agents that are known, each with the person it acts for.
+    ///
+    /// # Errors
+    /// The agents do not fit the schema. Nothing is known then, so everything is denied.
+    pub fn set_agents(
+        &self,
+        agents: impl IntoIterator<Item = (AgentName, UserName)>,
+    ) -> Result<(), PolicyError> {
+        let agents = agents.into_iter().collect();
+        self.change(|registry| registry.agents = agents)
+    }
+
+    /// The answer to a call, with every question it took.
+    ///
+    /// "May it run now" is asked about the agent and then about the person behind it, or about the
+    /// person alone; if anyone may not, "may a person be asked" is, in the same way.
+    ///
+    /// # Errors
+    /// Policy could not tell: something the call names is unknown, or evaluation failed.
+    pub fn deliberate(&self, facts: &Facts) -> Result<Deliberation, Denial> {
+        let world = self.world();
+        let call = self.prepare(&world, facts)?;
+        let mut asked = Vec::with_capacity(2 * call.parties.len());
+        if self.all_may(Action::ToolExecute, &call, &world, &mut asked)? {
+            let matched = matched(&asked);
+            let answer = PolicyAnswer::Run { matched };
+            return Ok(Deliberation { answer, asked });
+        }
+        let refused = asked.len();
+        if self.all_may(Action::ToolExecuteAsk, &call, &world, &mut asked)? {
+            let matched = matched(asked.iter().skip(refused));
+            let answer = PolicyAnswer::Ask { matched };
+            return Ok(Deliberation { answer, asked });
+        }
+        let answer = self.no(&asked, &Resource::Tool(facts.tool.clone()))?;
+        Ok(Deliberation { answer, asked })
+    }
+
+    /// Whether this principal may do this, from there: the ids of the policies that allow it. For
+    /// an agent, the person behind it must be allowed too. Executing a tool is not asked here but
+    /// in the corridor, with the facts of the call.
+    ///
+    /// # Errors
+    /// A denial: policy says no, or could not tell.
+    pub fn authorize(
+        &self,
+        principal: &Principal,
+        device: &DeviceId,
+        channel: Channel,
+        action: Action,
+        resource: Resource,
+    ) -> Result<Vec<String>, Denial> {
+        let world = self.world();
+        let context = PolicyRequestContext {
+            device_id: device,
+            channel,
+            call: None,
+        };
+        let parties = world.parties(&self.words, principal)?;
+        let mut asked = Vec::with_capacity(parties.len());
+        for (principal, _) in parties {
+            let request = PolicyRequest {
+                principal,
+                action,
+                resource: resource.clone(),
+            };
+            let decision = self.evaluate_in(&world, &request, &context)?;
+            if !decision.allowed {
+                return Err(denial(&self.policies, &decision, &resource));
+            }
+            asked.push(decision);
+        }
+        Ok(matched(&asked))
+    }
+
+    /// One question, exactly as it stands: an agent is asked about without its person.
+    ///
+    /// # Errors
+    /// Policy could not tell: the request names something unknown, does not fit the schema, or
+    /// evaluation failed.
+    pub fn evaluate_with_context(
+        &self,
+        request: &PolicyRequest,
+        context: &PolicyRequestContext<'_>,
+    ) -> Result<PolicyDecision, Denial> {
+        self.evaluate_in(&self.world(), request, context)
+    }
+
+    /// Whether a tool could be run or asked for by this principal, for filtering lists. What a
+    /// particular call does is not known here: it is taken for the most ordinary one, from this
+    /// machine. It opens nothing, so "could not tell" is a plain no.
+    #[must_use]
+    pub fn may_list(&self, principal: &Principal, tool: &ToolName) -> bool {
+        let world = self.world();
+        let could = |action| -> Result<bool, Denial> {
+            let call = PreparedCall {
+                parties: world.parties(&self.words, principal)?,
+                tool: world.tool(tool)?.0.clone(),
+                context: context::of_listing(&self.words, &DeviceId::local(), Channel::Cli)?,
+            };
+            self.all_may(action, &call, &world, &mut Vec::new())
+        };
+        could(Action::ToolExecute).unwrap_or(false)
+            || could(Action::ToolExecuteAsk).unwrap_or(false)
+    }
+
+    fn world(&self) -> Arc<World> {
+        // The lock guards one reference, which is whole even after a panic elsewhere.
+        Arc::clone(&self.world.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn change(&self, edit: impl FnOnce(&mut Registry)) -> Result<(), PolicyError> {
+        let mut registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        edit(&mut registry);
+        let built = World::build(&self.words, &self.policies.schema, &registry);
+        // The world before might still know an agent that was removed: on failure, know nothing.
+        let (world, result) = match built {
+            Ok(world) => (world, Ok(())),
+            Err(error) => (World::empty(), Err(error)),
+        };
+        *self.world.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(world);
+        result
+    }
+
+    /// A call, with everything checked that Cedar would take on trust.
+    fn prepare(&self, world: &World, facts: &Facts) -> Result<PreparedCall, Denial> {
+        let parties = world.parties(&self.words, &facts.origin.principal)?;
+        world.check_origin(&self.words, &facts.origin.device, facts.origin.channel)?;
+        let (tool, sensitive) = world.tool(&facts.tool)?;
+        if *sensitive != facts.sensitive {
+            return Err(broken(format_args!(
+                "the facts and the registry disagree about whether `{}` is sensitive",
+                facts.tool
+            )));
+        }
+        Ok(PreparedCall {
+            parties,
+            tool: tool.clone(),
+            context: context::of_call(&self.words, facts)?,
+        })
+    }
+
+    /// Asks about each party in turn, and stops at the first no.
+    fn all_may(
+        &self,
+        action: Action,
+        call: &PreparedCall,
+        world: &World,
+        asked: &mut Vec<PolicyDecision>,
+    ) -> Result<bool, Denial> {
+        for party in &call.parties {
+            let (tool, context) = (call.tool.clone(), call.context.clone());
+            let decision = self.question(&world.entities, party, action, tool, context)?;
+            let allowed = decision.allowed;
+            asked.push(decision);
+            if !allowed {
+                return Ok(false);
+            }
+        }
+        // Nobody to ask about is nobody who may.
+        Ok(!call.parties.is_empty())
+    }
+
+    fn no(&self, asked: &[PolicyDecision], resource: &Resource) -> Result<PolicyAnswer, Denial> {
+        let refusals = || asked.iter().filter(|decision| !decision.allowed);
+        let last = refusals().next_back();
+        let last = last.ok_or_else(|| broken("nobody was asked about"))?;
+        Ok(PolicyAnswer::Deny {
+            matched: matched(refusals()),
+            denial: denial(&self.policies, last, resource),
+        })
+    }
+
+    fn evaluate_in(
+        &self,
+        world: &World,
+        request: &PolicyRequest,
+        context: &PolicyRequestContext<'_>,
+    ) -> Result<PolicyDecision, Denial> {
+        let words = &self.words;
+        let party = world.party(words, &request.principal)?;
+        world.check_origin(words, context.device_id, context.channel)?;
+        let (resource, record) = world.resource(words, &request.resource)?;
+        let cedar_context = match context.call {
+            Some(facts) => context::of_call(words, facts)?,
+            None => context::of_api(words, context.device_id, context.channel)?,
+        };
+        let Some(record) = record else {
+            return self.question(
+                &world.entities,
+                &party,
+                request.action,
+                resource,
+                cedar_context,
+            );
+        };
+        let named = [
+            party.1.clone(),
+            words.device(context.device_id),
+            words.channel(context.channel),
+        ];
+        let entities = world.around(&self.policies.schema, record, named)?;
+        self.question(&entities, &party, request.action, resource, cedar_context)
+    }
+
+    /// The one place where Cedar is asked. A request that does not fit the schema, and any error
+    /// while evaluating, is "could not tell".
+    fn question(
+        &self,
+        entities: &Entities,
+        (principal, uid): &Party,
+        action: Action,
+        resource: EntityUid,
+        context: Context,
+    ) -> Result<PolicyDecision, Denial> {
+        let schema = Some(&self.policies.schema);
+        let verb = self.words.action(action);
+        let request = Request::new(uid.clone(), verb, resource, context, schema).map_err(broken)?;
+        let response = self
+            .authorizer
+            .is_authorized(&request, &self.policies.set, entities);
+        let diagnostics = response.diagnostics();
+        if let Some(error) = diagnostics.errors().next() {
+            return Err(broken(error));
+        }
+        let allowed = match response.decision() {
+            Decision::Allow => true,
+            Decision::Deny => false,
+        };
+        let mut matched: Vec<String> = diagnostics
+            .reason()
+            .map(|id| AsRef::<str>::as_ref(id).to_owned())
+            .collect();
+        matched.sort_unstable();
+        Ok(PolicyDecision {
+            principal: principal.clone(),
+            action,
+            allowed,
+            matched,
+        })
+    }
+}
+
+impl Decides for PolicyEngine {
+    fn answer(&self, facts: &Facts) -> Result<PolicyAnswer, Denial> {
+        self.deliberate(facts)
+            .map(|deliberation| deliberation.answer)
+    }
+}
+
+/// A call, ready to be asked about: everyone who must be allowed, the tool, the context.
+struct PreparedCall {
+    parties: Vec<Party>,
+    tool: EntityUid,
+    context: Context,
+}

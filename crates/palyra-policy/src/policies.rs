@@ -1,0 +1,170 @@
+//! A policy set: parsed, named, and validated strictly before anything is decided with it.
+
+use std::collections::HashMap;
+
+use cedar_policy::{Policy, PolicyId, PolicySet, Schema, ValidationMode, Validator};
+use palyra_core::Digest;
+
+use crate::error::{Place, PolicyError};
+
+/// What policies can talk about.
+pub const SCHEMA_SRC: &str = include_str!("../schema/palyra.cedarschema");
+
+/// The embedded baseline.
+pub const DEFAULT_POLICY_SRC: &str = include_str!("../policies/standard.cedar");
+
+/// How far a policy may follow attributes: `principal.user` yes, `resource.agent.user` no. It is
+/// what makes a request's own entities enough to evaluate it.
+const MAX_LEVEL: u32 = 1;
+
+/// How long an `@id` may be.
+const MAX_ID_BYTES: usize = 64;
+
+/// What a policy tells people about itself.
+#[derive(Debug)]
+struct Note {
+    reason: Option<String>,
+    hint: Option<String>,
+}
+
+/// A validated policy set.
+#[derive(Debug)]
+pub(crate) struct Policies {
+    pub(crate) set: PolicySet,
+    pub(crate) schema: Schema,
+    pub(crate) version: String,
+    notes: HashMap<String, Note>,
+}
+
+impl Policies {
+    pub(crate) fn load(source: &str) -> Result<Self, PolicyError> {
+        let schema = load_schema()?;
+        let (set, notes) = named(&parse(source)?)?;
+        validate(&set, &schema, source)?;
+        Ok(Self {
+            set,
+            schema,
+            version: version(source),
+            notes,
+        })
+    }
+
+    /// What a policy says to a person.
+    pub(crate) fn reason(&self, id: &str) -> Option<&str> {
+        self.notes.get(id)?.reason.as_deref()
+    }
+
+    /// What a policy says can be done.
+    pub(crate) fn hint(&self, id: &str) -> Option<&str> {
+        self.notes.get(id)?.hint.as_deref()
+    }
+}
+
+fn load_schema() -> Result<Schema, PolicyError> {
+    Schema::from_cedarschema_str(SCHEMA_SRC)
+        .map(|(schema, _warnings)| schema)
+        .map_err(|error| PolicyError::Schema(error.to_string()))
+}
+
+fn parse(source: &str) -> Result<PolicySet, PolicyError> {
+    source.parse::<PolicySet>().map_err(|errors| {
+        let others = errors.iter().count().saturating_sub(1);
+        match errors.iter().next() {
+            Some(first) => PolicyError::Syntax {
+                place: Place::of(first, source),
+                message: first.to_string(),
+                others,
+            },
+            None => PolicyError::Schema(errors.to_string()),
+        }
+    })
+}
+
+/// The same policies under the names that their authors gave them.
+fn named(parsed: &PolicySet) -> Result<(PolicySet, HashMap<String, Note>), PolicyError> {
+    if parsed.num_of_templates() > 0 {
+        return Err(PolicyError::Template);
+    }
+    let mut set = PolicySet::new();
+    let mut notes = HashMap::new();
+    let mut policies: Vec<(usize, &Policy)> = parsed.policies().map(numbered).collect();
+    policies.sort_by_key(|(number, _)| *number);
+    for (number, policy) in policies {
+        let wrong = |problem: String| PolicyError::Annotation { number, problem };
+        let id = policy
+            .annotation("id")
+            .ok_or_else(|| wrong("it has no `@id`".to_owned()))?;
+        if !is_plain(id) {
+            return Err(wrong(format!(
+                "its `@id` is not 1 to {MAX_ID_BYTES} of a-z, 0-9, `_`, `-` and `.`"
+            )));
+        }
+        let note = Note {
+            reason: sentence(policy, "reason").map_err(wrong)?,
+            hint: sentence(policy, "hint").map_err(wrong)?,
+        };
+        if notes.insert(id.to_owned(), note).is_some() {
+            return Err(wrong(format!("its `@id` `{id}` is taken")));
+        }
+        set.add(policy.new_id(PolicyId::new(id)))
+            .map_err(|error| wrong(error.to_string()))?;
+    }
+    Ok((set, notes))
+}
+
+/// Cedar calls parsed policies `policy0`, `policy1`, … in the order of the source.
+fn numbered(policy: &Policy) -> (usize, &Policy) {
+    let id: &str = policy.id().as_ref();
+    let number = id.strip_prefix("policy").and_then(|text| text.parse().ok());
+    (number.map_or(0, |number: usize| number + 1), policy)
+}
+
+/// Ids end up in records, logs and terminals.
+fn is_plain(id: &str) -> bool {
+    let plain = |byte: u8| {
+        byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'-' | b'.')
+    };
+    (1..=MAX_ID_BYTES).contains(&id.len()) && id.bytes().all(plain)
+}
+
+/// A sentence for people, which must not be able to repaint their terminal.
+fn sentence(policy: &Policy, name: &str) -> Result<Option<String>, String> {
+    match policy.annotation(name) {
+        Some(text) if text.chars().any(char::is_control) => {
+            Err(format!("its `@{name}` holds a control character"))
+        }
+        Some(text) => Ok((!text.is_empty()).then(|| text.to_owned())),
+        None => Ok(None),
+    }
+}
+
+fn validate(set: &PolicySet, schema: &Schema, source: &str) -> Result<(), PolicyError> {
+    let validator = Validator::new(schema.clone());
+    let result = validator.validate_with_level(set, ValidationMode::Strict, MAX_LEVEL);
+    let mut faults: Vec<_> = result
+        .validation_errors()
+        .map(|error| (Place::of(error, source), error.to_string()))
+        .collect();
+    faults.sort_by_key(|(place, _)| (place.line, place.column));
+    let others = faults.len().saturating_sub(1);
+    match faults.into_iter().next() {
+        None => Ok(()),
+        Some((place, message)) => Err(PolicyError::Invalid {
+            place,
+            message,
+            others,
+        }),
+    }
+}
+
+/// Twelve hex digits that change with every byte of the schema or the policies.
+fn version(source: &str) -> String {
+    let parts = [SCHEMA_SRC.as_bytes(), source.as_bytes()];
+    let digest = Digest::of_parts("palyra policy v1", &parts);
+    digest
+        .as_bytes()
+        .iter()
+        .take(6)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
