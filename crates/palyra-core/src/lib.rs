@@ -30,5 +30,5 @@ pub use id::{ApprovalId, AttestationId, CallId, DeviceId, RunId};
 pub use json::CanonicalJson;
 pub use plan::{FileOperation, FilePlan, Limits, Plan, ProcessPlan, ReplyPlan, Tier};
 pub use principal::{AgentName, Principal, UserName};
-pub use time::{Clock, SystemClock, Timestamp};
+pub use time::{Clock, Span, SystemClock, Timestamp};
 pub use tool::{ToolCapability, ToolMetadata, ToolName, ToolProposal};

@@ -71,6 +71,69 @@ impl<'de> serde::Deserialize<'de> for Timestamp {
     }
 }
 
+/// A span such as `500ms`, `30s`, `5m` or `1h30m`; a bare number is seconds, as in `timeout(1)`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span(pub Duration);
+
+/// A text that is not a span.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotASpan {
+    /// Not of the form.
+    #[error("write a span such as `500ms`, `30s`, `5m` or `1h30m`")]
+    Form,
+    /// Nothing at all.
+    #[error("must be longer than 0")]
+    Zero,
+    /// Too long to mean anything, and to be held exactly in JSON.
+    #[error("longer than a year")]
+    TooLong,
+}
+
+impl Span {
+    const LONGEST: Duration = Duration::from_secs(366 * 86_400);
+}
+
+impl std::str::FromStr for Span {
+    type Err = NotASpan;
+    fn from_str(given: &str) -> Result<Self, NotASpan> {
+        let mut total = Duration::ZERO;
+        let mut rest = given;
+        while !rest.is_empty() {
+            let (digits, tail) = split_where(rest, |letter| !letter.is_ascii_digit());
+            let (unit, tail) = split_where(tail, |letter| letter.is_ascii_digit());
+            let number: u64 = digits.parse().map_err(|_| NotASpan::Form)?;
+            let part = match unit {
+                "ms" => Some(Duration::from_millis(number)),
+                "s" => Some(Duration::from_secs(number)),
+                "m" => number.checked_mul(60).map(Duration::from_secs),
+                "h" => number.checked_mul(3_600).map(Duration::from_secs),
+                "" if digits == given => Some(Duration::from_secs(number)),
+                _ => return Err(NotASpan::Form),
+            };
+            let longer = part.and_then(|part| total.checked_add(part));
+            total = longer.filter(|total| *total <= Self::LONGEST).ok_or(NotASpan::TooLong)?;
+            rest = tail;
+        }
+        match (given.is_empty(), total.is_zero()) {
+            (true, _) => Err(NotASpan::Form),
+            (false, true) => Err(NotASpan::Zero),
+            (false, false) => Ok(Self(total)),
+        }
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Span {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// Splits in front of the first letter that `stops`.
+fn split_where(text: &str, stops: impl Fn(char) -> bool) -> (&str, &str) {
+    text.split_at(text.find(stops).unwrap_or(text.len()))
+}
+
 /// Where time comes from. Tests bring their own.
 pub trait Clock: Send + Sync {
     /// The instant it is now.
@@ -104,6 +167,19 @@ mod tests {
         let instant = Timestamp::from_millis(1_794_733_261_042);
         assert_eq!(instant.to_string(), "2026-11-15T09:01:01.042Z");
         assert_eq!(instant.to_string().parse::<Timestamp>().unwrap(), instant);
+    }
+
+    #[test]
+    fn spans_are_read_as_people_write_them() {
+        let span = |text: &str| text.parse::<Span>().map(|span| span.0);
+        assert_eq!(span("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(span("1h30m"), Ok(Duration::from_secs(5_400)));
+        assert_eq!(span("90"), Ok(Duration::from_secs(90)));
+        for wrong in ["", "s", "5 m", "-1s", "1d", "5m3", "1.5s"] {
+            assert_eq!(span(wrong), Err(NotASpan::Form), "{wrong}");
+        }
+        assert_eq!(span("0s"), Err(NotASpan::Zero));
+        assert_eq!(span("99999999999h"), Err(NotASpan::TooLong));
     }
 
     #[test]

@@ -1,1 +1,18 @@
-//! palyra-daemon
+//! `palyrad`: configuration, wiring and the servers. No rules live here.
+//!
+//! [`config`] is read as written and then as meant; [`start`] takes the lock, opens the rooms and
+//! wires the gateway; [`door`] accepts connections and finds out who is calling; [`routes`] turn
+//! requests into calls of the gateway and its answers into JSON.
+
+#![forbid(unsafe_code)]
+
+pub mod args;
+pub mod config;
+pub mod door;
+pub mod folders;
+pub mod log;
+pub mod openapi;
+mod problem;
+pub mod routes;
+pub mod start;
+pub mod users;

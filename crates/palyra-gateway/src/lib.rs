@@ -1,1 +1,26 @@
-//! palyra-gateway
+//! The corridor, wired: one service that every front door calls.
+//!
+//! This room knows the order of things: which tool a name means ([`tools`]), what a call may use
+//! up ([`budget`], [`floods`]), who waits for whom ([`waiting`]), and how decide, approve,
+//! execute and attest follow each other ([`drive`]). It speaks to no network, writes no SQL and
+//! spawns nothing; those are other rooms.
+
+#![forbid(unsafe_code)]
+
+pub mod budget;
+pub mod calls;
+mod drive;
+pub mod error;
+pub mod floods;
+pub mod records;
+mod recovery;
+pub mod service;
+pub mod tools;
+mod waiting;
+mod workspace;
+
+pub use budget::{Budget, Usage};
+pub use drive::{CallReport, Conclusion, Event};
+pub use error::Refusal;
+pub use floods::FloodLimits;
+pub use service::{CallHandle, Caller, GatewayService, ProposedCall, Settings};

@@ -1,0 +1,28 @@
+//! The daemon's few arguments.
+
+use clap::Parser;
+use palyra_core::Span;
+
+/// How `palyrad` is started.
+#[derive(Debug, Parser)]
+#[command(
+    name = "palyrad",
+    version,
+    about = "The Palyra daemon: every tool call is decided, approved, executed and attested here",
+    before_help = "Examples:\n  palyrad                     in the foreground, logs on stderr\n  \
+                   PALYRA_HOME=/srv/p palyrad  everything under one folder\n  \
+                   palyrad --log-format json   logs for a machine to read"
+)]
+pub struct Args {
+    /// Leave the terminal, write the log to a file, and end when idle.
+    #[arg(long)]
+    pub detached: bool,
+
+    /// End after this long with nothing running, waiting or connected (30m when detached).
+    #[arg(long, value_name = "SPAN")]
+    pub idle_exit: Option<Span>,
+
+    /// `text` or `json`; overrides `[log] format`.
+    #[arg(long, value_name = "FORMAT")]
+    pub log_format: Option<crate::config::LogFormat>,
+}

@@ -1,0 +1,232 @@
+//! `palyra.toml`: read as written ([`ConfigFile`]), then as meant ([`Config`]).
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use palyra_core::Span;
+use palyra_gateway::{Budget, FloodLimits};
+use serde::Deserialize;
+
+/// A configuration that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum BadConfig {
+    /// It cannot be read.
+    #[error("the configuration `{}` cannot be read: {source}", .path.display())]
+    Unreadable {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It does not say what we understand.
+    #[error("the configuration `{}` has a mistake\n{message}{hint}", .path.display())]
+    Mistake {
+        /// Which file.
+        path: PathBuf,
+        /// What the reader said, with the place.
+        message: String,
+        /// The nearest known name.
+        hint: String,
+    },
+}
+
+/// The file as written. Unknown keys are refused.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ConfigFile {
+    log: LogPart,
+    daemon: DaemonPart,
+    approvals: ApprovalsPart,
+    budget: BudgetPart,
+    floods: FloodsPart,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct LogPart {
+    format: Option<LogFormat>,
+    level: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct DaemonPart {
+    stop_grace: Option<Span>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct ApprovalsPart {
+    wait: Option<Span>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct BudgetPart {
+    calls: Option<u64>,
+    wall: Option<Span>,
+    input_bytes: Option<u64>,
+    output_bytes: Option<u64>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct FloodsPart {
+    pending: Option<usize>,
+    asks_per_minute: Option<usize>,
+    proposals_per_minute: Option<usize>,
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For machines.
+    Json,
+}
+
+/// The configuration as meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// How log lines look.
+    pub log_format: LogFormat,
+    /// What is logged, as `tracing` filters say it.
+    pub log_level: String,
+    /// How long running calls get when the daemon stops.
+    pub stop_grace: Duration,
+    /// How long a call waits for a person.
+    pub approval_wait: Duration,
+    /// What one run may use up.
+    pub budget: Budget,
+    /// How much one agent may propose and ask.
+    pub floods: FloodLimits,
+}
+
+impl ConfigFile {
+    /// The file at `path`; nothing there means all defaults.
+    ///
+    /// # Errors
+    /// It cannot be read, or says something we do not understand.
+    pub fn read(path: &Path) -> Result<Self, BadConfig> {
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(Self::default());
+            }
+            Err(source) => {
+                return Err(BadConfig::Unreadable {
+                    path: path.to_owned(),
+                    source,
+                });
+            }
+        };
+        toml::from_str(&text).map_err(|error| BadConfig::Mistake {
+            path: path.to_owned(),
+            hint: nearest(error.message()).unwrap_or_default(),
+            message: error.to_string().trim_end().to_owned(),
+        })
+    }
+
+    /// What the file means.
+    #[must_use]
+    pub fn meant(self) -> Config {
+        let (budget, floods) = (Budget::default(), FloodLimits::default());
+        let span = |given: Option<Span>, usual: Duration| given.map_or(usual, |span| span.0);
+        Config {
+            log_format: self.log.format.unwrap_or(LogFormat::Text),
+            log_level: self.log.level.unwrap_or_else(|| "info".to_owned()),
+            stop_grace: span(self.daemon.stop_grace, Duration::from_secs(5)),
+            approval_wait: span(self.approvals.wait, palyra_approval::DEFAULT_WAIT),
+            budget: Budget {
+                calls: self.budget.calls.unwrap_or(budget.calls),
+                wall: span(self.budget.wall, budget.wall),
+                input_bytes: self.budget.input_bytes.unwrap_or(budget.input_bytes),
+                output_bytes: self.budget.output_bytes.unwrap_or(budget.output_bytes),
+            },
+            floods: FloodLimits {
+                pending: self.floods.pending.unwrap_or(floods.pending),
+                asks_per_minute: self
+                    .floods
+                    .asks_per_minute
+                    .unwrap_or(floods.asks_per_minute),
+                proposals_per_minute: self
+                    .floods
+                    .proposals_per_minute
+                    .unwrap_or(floods.proposals_per_minute),
+            },
+        }
+    }
+}
+
+/// The known name nearest to the unknown one that the reader complains about.
+fn nearest(message: &str) -> Option<String> {
+    let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+    let (unknown, known) = quoted.split_first()?;
+    if !message.starts_with("unknown ") {
+        return None;
+    }
+    let score = |name: &&&str| strsim::jaro_winkler(name, unknown);
+    let best = known
+        .iter()
+        .max_by(|one, other| score(one).total_cmp(&score(other)))?;
+    Some(format!("\ndid you mean `{best}`?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<ConfigFile, BadConfig> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("palyra.toml");
+        std::fs::write(&path, text).unwrap();
+        ConfigFile::read(&path)
+    }
+
+    #[test]
+    fn nothing_means_defaults() {
+        let missing = ConfigFile::read(Path::new("/nonexistent/palyra.toml")).unwrap();
+        assert_eq!(missing, ConfigFile::default());
+        assert_eq!(missing.meant().approval_wait, Duration::from_secs(600));
+    }
+
+    #[test]
+    fn what_is_written_is_meant() {
+        let config = read("[approvals]\nwait = \"30s\"\n[floods]\npending = 2\n")
+            .unwrap()
+            .meant();
+        assert_eq!(config.approval_wait, Duration::from_secs(30));
+        assert_eq!(config.floods.pending, 2);
+    }
+
+    #[test]
+    fn an_unknown_key_names_the_nearest() {
+        let error = read("[approvals]\nwiat = \"30s\"\n")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("wiat") && error.contains("did you mean `wait`?"),
+            "{error}"
+        );
+        assert!(error.contains("line 2"), "{error}");
+        let error = read("[approvls]\n").unwrap_err().to_string();
+        assert!(error.contains("did you mean `approvals`?"), "{error}");
+    }
+
+    #[test]
+    fn corrupt_text_and_wrong_types_name_the_place() {
+        for wrong in [
+            "[log",
+            "[log]\nformat = \"xml\"",
+            "[floods]\npending = \"many\"",
+            "[approvals]\nwait = \"soon\"",
+        ] {
+            assert!(
+                matches!(read(wrong), Err(BadConfig::Mistake { .. })),
+                "{wrong}"
+            );
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! The daemon's own folders and files: 0700 and 0600, ours, locked by one daemon.
+
+use std::fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use palyra_api::Home;
+use palyra_core::DigestKey;
+
+/// A folder or file of the daemon that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum BadHome {
+    /// The kernel said no.
+    #[error("`{}` cannot be used: {source}", .path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It belongs to somebody else.
+    #[error(
+        "`{}` belongs to uid {owner}, and this is uid {us}; choose another folder with `PALYRA_HOME`",
+        .path.display()
+    )]
+    Foreign {
+        /// Which.
+        path: PathBuf,
+        /// Whose.
+        owner: u32,
+        /// Who we are.
+        us: u32,
+    },
+    /// It is a folder in use for something else.
+    #[error(
+        "`{}` holds other files and is open to others; choose a folder of its own with `PALYRA_HOME`",
+        .path.display()
+    )]
+    NotOurs {
+        /// Which.
+        path: PathBuf,
+    },
+    /// Another daemon is there.
+    #[error("another palyrad (pid {pid}) uses `{}`; try `palyra status`", .folder.display())]
+    Locked {
+        /// Where.
+        folder: PathBuf,
+        /// The other one's pid.
+        pid: String,
+    },
+    /// The key file does not hold a key.
+    #[error("`{}` does not hold a key of 32 bytes; restore it from a backup", .path.display())]
+    BadKey {
+        /// Which.
+        path: PathBuf,
+    },
+}
+
+/// One daemon per home: held as long as it lives.
+#[derive(Debug)]
+pub struct Lock(#[expect(dead_code, reason = "closing the file lets the lock go")] File);
+
+/// Makes the folders what they must be, and gives their real paths.
+///
+/// # Errors
+/// A folder is not ours, or cannot be made.
+pub fn prepare(home: &Home) -> Result<Vec<PathBuf>, BadHome> {
+    home.folders()
+        .iter()
+        .map(|folder| prepare_folder(folder))
+        .collect()
+}
+
+fn prepare_folder(folder: &Path) -> Result<PathBuf, BadHome> {
+    let io = |source| BadHome::Io {
+        path: folder.to_owned(),
+        source,
+    };
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .map_err(io)?;
+    let real = folder.canonicalize().map_err(io)?;
+    let found = std::fs::metadata(&real).map_err(io)?;
+    let us = rustix::process::geteuid().as_raw();
+    if found.uid() != us {
+        return Err(BadHome::Foreign {
+            path: real,
+            owner: found.uid(),
+            us,
+        });
+    }
+    if found.mode() & 0o077 != 0 {
+        // Tightening a folder in use for something else would lock its users out, and tools
+        // would stop seeing it: only an empty or a Palyra folder is made ours.
+        if !is_empty_or_ours(&real).map_err(io)? {
+            return Err(BadHome::NotOurs { path: real });
+        }
+        std::fs::set_permissions(&real, Permissions::from_mode(0o700)).map_err(io)?;
+    }
+    Ok(real)
+}
+
+fn is_empty_or_ours(folder: &Path) -> std::io::Result<bool> {
+    let mut empty = true;
+    for entry in std::fs::read_dir(folder)? {
+        let name = entry?.file_name();
+        if ["palyra.toml", "journal.db", "palyrad.lock", "digest.key"]
+            .iter()
+            .any(|own| name == *own)
+        {
+            return Ok(true);
+        }
+        empty = false;
+    }
+    Ok(empty)
+}
+
+/// Takes the lock, or names who has it.
+///
+/// # Errors
+/// Another daemon holds it.
+pub fn lock(home: &Home) -> Result<Lock, BadHome> {
+    let path = home.lock();
+    let io = |source| BadHome::Io {
+        path: path.clone(),
+        source,
+    };
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&path)
+        .map_err(io)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut pid = String::new();
+            file.read_to_string(&mut pid).map_err(io)?;
+            let pid = match pid.trim() {
+                "" => "unknown".to_owned(),
+                pid => pid.to_owned(),
+            };
+            return Err(BadHome::Locked {
+                folder: home.state().to_owned(),
+                pid,
+            });
+        }
+        Err(TryLockError::Error(source)) => return Err(io(source)),
+    }
+    file.set_len(0).map_err(io)?;
+    file.rewind().map_err(io)?;
+    writeln!(file, "{}", std::process::id()).map_err(io)?;
+    Ok(Lock(file))
+}
+
+/// The key of call digests; made at the first start.
+///
+/// # Errors
+/// It cannot be read or made.
+pub fn digest_key(home: &Home) -> Result<DigestKey, BadHome> {
+    let path = home.digest_key();
+    let io = |source| BadHome::Io {
+        path: path.clone(),
+        source,
+    };
+    match std::fs::read(&path) {
+        Ok(bytes) => {
+            let bytes = bytes
+                .try_into()
+                .map_err(|_| BadHome::BadKey { path: path.clone() })?;
+            Ok(DigestKey::from_bytes(bytes))
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let mut bytes = [0; 32];
+            getrandom::fill(&mut bytes).map_err(|error| io(std::io::Error::other(error)))?;
+            // Whole or not at all: a torn key would make every grant of the past meaningless.
+            let fresh = path.with_extension("new");
+            let mut file = OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .mode(0o600)
+                .open(&fresh)
+                .map_err(io)?;
+            file.write_all(&bytes)
+                .and_then(|()| file.sync_all())
+                .map_err(io)?;
+            std::fs::rename(&fresh, &path).map_err(io)?;
+            Ok(DigestKey::from_bytes(bytes))
+        }
+        Err(error) => Err(io(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn folders_and_files_are_closed_to_others() {
+        let outer = tempfile::tempdir().unwrap();
+        let home = Home::in_folder(&outer.path().join("a/home"));
+        let real = prepare(&home).unwrap();
+        assert_eq!(mode(&real[0]), 0o700);
+        let _lock = lock(&home).unwrap();
+        digest_key(&home).unwrap();
+        assert_eq!(mode(&home.lock()), 0o600);
+        assert_eq!(mode(&home.digest_key()), 0o600);
+    }
+
+    #[test]
+    fn a_second_daemon_is_told_the_first_ones_pid() {
+        let outer = tempfile::tempdir().unwrap();
+        let home = Home::in_folder(outer.path());
+        let first = lock(&home).unwrap();
+        let error = lock(&home).unwrap_err().to_string();
+        assert!(error.contains(&std::process::id().to_string()), "{error}");
+        drop(first);
+        assert!(lock(&home).is_ok());
+    }
+
+    #[test]
+    fn a_folder_in_use_for_something_else_is_left_alone() {
+        let outer = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(outer.path(), Permissions::from_mode(0o755)).unwrap();
+        std::fs::write(outer.path().join("thesis.tex"), "x").unwrap();
+        let refused = prepare(&Home::in_folder(outer.path()));
+        assert!(matches!(refused, Err(BadHome::NotOurs { .. })));
+        assert_eq!(mode(outer.path()), 0o755);
+    }
+
+    #[test]
+    fn the_key_stays_and_a_broken_one_is_refused() {
+        let outer = tempfile::tempdir().unwrap();
+        let home = Home::in_folder(outer.path());
+        let digest = |key: &DigestKey| key.call_digest(&[b"x"]);
+        let first = digest(&digest_key(&home).unwrap());
+        assert_eq!(first, digest(&digest_key(&home).unwrap()));
+        std::fs::write(home.digest_key(), b"short").unwrap();
+        assert!(matches!(digest_key(&home), Err(BadHome::BadKey { .. })));
+    }
+}

@@ -1,0 +1,58 @@
+//! Log lines, for the operator. The journal is evidence; this is not.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Mutex;
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
+
+use crate::config::{Config, LogFormat};
+
+/// Starts logging, to stderr or to a file.
+///
+/// # Errors
+/// The file cannot be opened, or the level makes no sense.
+pub fn start(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(&config.log_level).map_err(|error| {
+        anyhow::anyhow!(
+            "`[log] level = \"{}\"` makes no sense: {error}",
+            config.log_level
+        )
+    })?;
+    let writer = match file {
+        None => BoxMakeWriter::new(std::io::stderr),
+        Some(path) => {
+            let file = OpenOptions::new()
+                .append(true)
+                .create(true)
+                .mode(0o600)
+                .open(path)?;
+            BoxMakeWriter::new(Mutex::new(file))
+        }
+    };
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(writer);
+    let plain = file.is_some() || std::env::var_os("NO_COLOR").is_some_and(|set| !set.is_empty());
+    match config.log_format {
+        LogFormat::Text => lines
+            .with_ansi(!plain && is_terminal())
+            .with_target(false)
+            .init(),
+        LogFormat::Json => lines.json().init(),
+    }
+    Ok(())
+}
+
+fn is_terminal() -> bool {
+    std::io::IsTerminal::is_terminal(&std::io::stderr())
+}
+
+/// What the daemon says when it cannot start or breaks.
+pub fn last_words(error: &anyhow::Error) {
+    tracing::error!("{error:#}");
+    let _ = writeln!(std::io::stderr(), "palyrad: {error:#}");
+}

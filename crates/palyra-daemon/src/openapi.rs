@@ -1,0 +1,37 @@
+//! The description of the API, made from the handlers' own annotations.
+
+use palyra_api::wire;
+use utoipa::OpenApi;
+
+use crate::routes::{agents, approvals, calls, journal, status, tools};
+
+/// The whole API.
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Palyra",
+        description = "Every tool call decided, approved, executed and attested. Served on a Unix \
+                       socket; the caller is the peer that the kernel names. The header `palyra-as` \
+                       lowers an owner's request to one of their agents.",
+        license(name = "Apache-2.0")
+    ),
+    paths(
+        status::healthz,
+        status::status,
+        tools::list,
+        tools::show,
+        agents::list,
+        agents::add,
+        agents::show,
+        agents::remove,
+        calls::call,
+        calls::list,
+        calls::show,
+        approvals::list,
+        approvals::show,
+        approvals::decide,
+        journal::read,
+    ),
+    components(schemas(wire::CallEvent, wire::ErrorBody))
+)]
+pub struct Api;

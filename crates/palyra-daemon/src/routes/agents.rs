@@ -1,0 +1,66 @@
+//! Registered agents.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use palyra_api::wire::{Agent, ErrorBody, NewAgent, Page};
+
+use super::calls::typed_body;
+use super::{App, Who};
+use crate::problem::Refused;
+
+#[utoipa::path(get, path = "/api/v1/agents", operation_id = "list_agents", responses((status = 200, body = Page<Agent>), (status = "4XX", body = ErrorBody)))]
+pub(crate) async fn list(
+    State(app): State<App>,
+    Who(caller): Who,
+) -> Result<Json<Page<Agent>>, Refused> {
+    let agents = app.gateway.agents(&caller)?;
+    Ok(Json(Page {
+        items: agents.into_iter().map(on_the_wire).collect(),
+        next: None,
+    }))
+}
+
+#[utoipa::path(post, path = "/api/v1/agents", operation_id = "add_agent", request_body = NewAgent, responses((status = 200, body = Agent), (status = "4XX", body = ErrorBody)))]
+pub(crate) async fn add(
+    State(app): State<App>,
+    Who(caller): Who,
+    body: Body,
+) -> Result<Json<Agent>, Refused> {
+    let wanted: NewAgent = typed_body(body).await?.1;
+    let folder = std::path::PathBuf::from(wanted.workspace);
+    let agent = app
+        .gateway
+        .add_agent(&caller, &wanted.name, &folder)
+        .await?;
+    Ok(Json(on_the_wire(agent)))
+}
+
+#[utoipa::path(get, path = "/api/v1/agents/{name}", operation_id = "show_agent", params(("name" = String, Path,)), responses((status = 200, body = Agent), (status = "4XX", body = ErrorBody)))]
+pub(crate) async fn show(
+    State(app): State<App>,
+    Who(caller): Who,
+    Path(name): Path<String>,
+) -> Result<Json<Agent>, Refused> {
+    Ok(Json(on_the_wire(app.gateway.agent(&caller, &name)?)))
+}
+
+#[utoipa::path(delete, path = "/api/v1/agents/{name}", operation_id = "remove_agent", params(("name" = String, Path,)), responses((status = 200, body = Agent), (status = "4XX", body = ErrorBody)))]
+pub(crate) async fn remove(
+    State(app): State<App>,
+    Who(caller): Who,
+    Path(name): Path<String>,
+) -> Result<Json<Agent>, Refused> {
+    Ok(Json(on_the_wire(
+        app.gateway.remove_agent(&caller, &name).await?,
+    )))
+}
+
+fn on_the_wire(agent: palyra_identity::Agent) -> Agent {
+    Agent {
+        name: agent.name.to_string(),
+        user: agent.user.to_string(),
+        workspace: agent.workspace.display().to_string(),
+        registered_at: agent.registered_at.to_string(),
+    }
+}

@@ -1,0 +1,329 @@
+//! Calls: proposing one, hearing how it goes, reading what is recorded.
+
+use std::convert::Infallible;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, Query, State};
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderValue};
+use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use palyra_api::wire::{
+    CallDetail, CallEvent, CallRequest, CallResult, CallSummary, ErrorBody, Outcome, OutputStream,
+    Page, Problem,
+};
+use palyra_core::json::NotCanonical;
+use palyra_core::{CanonicalJson, Ending};
+use palyra_gateway::calls::{CallRow, CallState};
+use palyra_gateway::error::RefusalKind;
+use palyra_gateway::records::ListQuery;
+use palyra_gateway::{CallHandle, CallReport, Conclusion, Event, ProposedCall};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::{App, Who, journal, reading};
+use crate::problem::Refused;
+
+/// No request of ours is larger; the tools' own caps are smaller.
+const MOST_BODY: usize = 6 << 20;
+/// A too large body is read to here, so that its sender hears why it was refused.
+const MOST_DRAINED: usize = 64 << 20;
+
+#[utoipa::path(
+    post, path = "/api/v1/calls", operation_id = "call_tool", request_body = CallRequest,
+    description = "Calls a tool. With `Accept: application/x-ndjson` the answer is a stream of CallEvent, one a line; otherwise one CallResult at the end.",
+    responses((status = 200, body = CallResult), (status = "4XX", body = ErrorBody), (status = 503, body = ErrorBody))
+)]
+pub(crate) async fn call(
+    State(app): State<App>,
+    Who(caller): Who,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Refused> {
+    let (whole, request): (CanonicalJson, CallRequest) = typed_body(body).await?;
+    let wanted = ProposedCall {
+        tool: request.tool,
+        arguments: whole
+            .member("arguments")
+            .ok_or_else(|| not_json("`arguments` are missing"))?,
+        workspace: request.workspace.map(PathBuf::from),
+    };
+    let handle = app.gateway.call(&caller, wanted).await?;
+    let streamed = headers
+        .get(ACCEPT)
+        .is_some_and(|kind| kind == "application/x-ndjson");
+    if streamed {
+        return Ok(event_stream(handle));
+    }
+    let report = handle.finish().await?;
+    Ok(Json(result(&report)).into_response())
+}
+
+/// Which calls.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Which {
+    agent: Option<String>,
+    state: Option<String>,
+    before: Option<String>,
+    limit: Option<usize>,
+}
+
+#[utoipa::path(
+    get, path = "/api/v1/calls", operation_id = "list_calls",
+    params(("agent" = Option<String>, Query,), ("state" = Option<String>, Query,), ("before" = Option<String>, Query,), ("limit" = Option<usize>, Query,)),
+    responses((status = 200, body = Page<CallSummary>), (status = "4XX", body = ErrorBody))
+)]
+pub(crate) async fn list(
+    State(app): State<App>,
+    Who(caller): Who,
+    Query(which): Query<Which>,
+) -> Result<Json<Page<CallSummary>>, Refused> {
+    let agent = which.agent.map(|name| name.parse()).transpose();
+    let agent = agent.map_err(|error: palyra_core::principal::NotAName| {
+        let next_step = "see `palyra agents list`";
+        Refused::new(
+            RefusalKind::Invalid,
+            "invalid_name",
+            error.to_string(),
+            next_step,
+        )
+    })?;
+    let limit = which.limit.unwrap_or(50);
+    let query = ListQuery {
+        state: which.state,
+        agent,
+        before: which.before,
+        limit,
+    };
+    let gateway = app.gateway.clone();
+    let rows = reading(move || gateway.calls(&caller, &query)).await?;
+    let items: Vec<CallSummary> = rows.iter().map(summary).collect();
+    let next = items
+        .last()
+        .filter(|_| items.len() >= limit)
+        .map(|last| last.call_id.clone());
+    Ok(Json(Page { items, next }))
+}
+
+#[utoipa::path(get, path = "/api/v1/calls/{id}", operation_id = "show_call", params(("id" = String, Path,)), responses((status = 200, body = CallDetail), (status = "4XX", body = ErrorBody)))]
+pub(crate) async fn show(
+    State(app): State<App>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+) -> Result<Json<CallDetail>, Refused> {
+    let gateway = app.gateway.clone();
+    let view = reading(move || gateway.call_record(&caller, &id)).await?;
+    Ok(Json(CallDetail {
+        summary: summary(&view.row),
+        arguments: view.arguments,
+        facts: view.facts,
+        output: view.output,
+        entries: view.entries.into_iter().map(journal::on_the_wire).collect(),
+    }))
+}
+
+/// A body through the strict door, and what it means.
+pub(super) async fn typed_body<T: DeserializeOwned>(
+    body: Body,
+) -> Result<(CanonicalJson, T), Refused> {
+    let bytes = whole_body(body).await?;
+    let whole = CanonicalJson::parse(&bytes).map_err(|error| match &error {
+        NotCanonical::Malformed(_) => not_json(&error.to_string()),
+        NotCanonical::InexactNumber(_) => Refused::new(
+            RefusalKind::Invalid,
+            "inexact_number",
+            error.to_string(),
+            "quote the number, or round it to 53 bits",
+        ),
+    })?;
+    let meant = T::deserialize(whole.value()).map_err(|error| not_json(&error.to_string()))?;
+    Ok((whole, meant))
+}
+
+async fn whole_body(mut body: Body) -> Result<Bytes, Refused> {
+    let mut kept = Vec::new();
+    let mut read = 0;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| not_json(&format!("the body broke off: {error}")))?;
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        read += data.len();
+        if read > MOST_DRAINED {
+            break;
+        }
+        if read <= MOST_BODY {
+            kept.extend_from_slice(&data);
+        }
+    }
+    if read > MOST_BODY {
+        return Err(Refused::new(
+            RefusalKind::TooLarge,
+            "input_too_large",
+            format!("a request takes {MOST_BODY} bytes at most"),
+            "send less; put large content into a file of the workspace",
+        ));
+    }
+    Ok(kept.into())
+}
+
+fn not_json(why: &str) -> Refused {
+    let next_step = "send one JSON object as `GET /openapi.json` describes it";
+    Refused::new(RefusalKind::Invalid, "invalid_json", why, next_step)
+}
+
+/// The events of a call, one JSON object a line. Dropping the stream lets go of the call.
+fn event_stream(handle: CallHandle) -> Response {
+    enum Stage {
+        Accepted(CallHandle),
+        Going(CallHandle),
+        Over,
+    }
+    let lines = futures::stream::unfold(Stage::Accepted(handle), async |stage| {
+        let (event, next) = match stage {
+            Stage::Accepted(handle) => {
+                let call_id = handle.call().to_string();
+                (CallEvent::Accepted { call_id }, Stage::Going(handle))
+            }
+            Stage::Going(mut handle) => match handle.next().await {
+                Some(event) => (on_the_wire(event, &handle), Stage::Going(handle)),
+                None => (ending(handle).await, Stage::Over),
+            },
+            Stage::Over => return None,
+        };
+        let mut line = serde_json::to_vec(&event).unwrap_or_default();
+        line.push(b'\n');
+        Some((Ok::<_, Infallible>(Bytes::from(line)), next))
+    });
+    let mut response = Response::new(Body::from_stream(lines));
+    let kind = HeaderValue::from_static("application/x-ndjson");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}
+
+fn on_the_wire(event: Event, handle: &CallHandle) -> CallEvent {
+    match event {
+        Event::ApprovalPending {
+            approval,
+            expires_at,
+            joined,
+        } => CallEvent::ApprovalPending {
+            call_id: handle.call().to_string(),
+            approval_id: approval.to_string(),
+            expires_at: expires_at.to_string(),
+            joined,
+        },
+        Event::Started => CallEvent::Started,
+        Event::Output(chunk) => CallEvent::Output {
+            stream: match chunk.stream {
+                palyra_sandbox::OutputStream::Stdout => OutputStream::Stdout,
+                palyra_sandbox::OutputStream::Stderr => OutputStream::Stderr,
+            },
+            base64: base64::engine::general_purpose::STANDARD.encode(&chunk.bytes),
+        },
+    }
+}
+
+async fn ending(handle: CallHandle) -> CallEvent {
+    match handle.finish().await {
+        Ok(report) => CallEvent::Finished {
+            result: Box::new(result(&report)),
+        },
+        Err(refusal) => CallEvent::Refused {
+            error: Refused(refusal).problem(),
+        },
+    }
+}
+
+fn result(report: &Arc<CallReport>) -> CallResult {
+    let mut result = CallResult {
+        call_id: report.call.to_string(),
+        outcome: Outcome::Completed,
+        exit_code: None,
+        signal: None,
+        output: None,
+        problem: None,
+        approval_id: report.approval.as_ref().map(ToString::to_string),
+        attestation: None,
+    };
+    match &report.conclusion {
+        Conclusion::Denied(denial) => {
+            result.outcome = outcome(CallState::after_denial(denial.code));
+            result.problem = Some(Problem {
+                code: denial.code.as_str().to_owned(),
+                message: denial.reason.clone(),
+                next_step: denial.next_step.clone(),
+            });
+        }
+        Conclusion::Executed {
+            attestation,
+            output,
+        } => {
+            let ending = &attestation.report.ending;
+            result.outcome = outcome(CallState::after(ending));
+            result.output = Some(output.clone());
+            result.attestation = serde_json::to_value(attestation).ok();
+            match ending {
+                Ending::Exited { code } => result.exit_code = Some(*code),
+                Ending::Signalled { signal } => result.signal = Some(*signal),
+                Ending::TimedOut => {
+                    let next_step = "give it longer with `--timeout`";
+                    result.problem = problem("timed_out", "its time was over", next_step);
+                }
+                Ending::Cancelled { reason } => {
+                    result.problem = problem("cancelled", reason, "propose the call again");
+                }
+                Ending::Failed { kind, message } => {
+                    let next_step = format!("see `palyra calls show {}`", report.call);
+                    result.problem = problem(kind.as_str(), message, &next_step);
+                }
+            }
+        }
+    }
+    result
+}
+
+fn problem(code: &str, message: &str, next_step: &str) -> Option<Problem> {
+    let (code, message) = (code.to_owned(), message.to_owned());
+    Some(Problem {
+        code,
+        message,
+        next_step: next_step.to_owned(),
+    })
+}
+
+const fn outcome(state: CallState) -> Outcome {
+    match state {
+        CallState::Completed => Outcome::Completed,
+        CallState::Denied => Outcome::Denied,
+        CallState::ApprovalDenied => Outcome::ApprovalDenied,
+        CallState::ApprovalExpired => Outcome::ApprovalExpired,
+        CallState::TimedOut => Outcome::TimedOut,
+        CallState::Cancelled => Outcome::Cancelled,
+        CallState::SandboxUnavailable => Outcome::SandboxUnavailable,
+        CallState::Interrupted => Outcome::Interrupted,
+        CallState::Failed | CallState::Proposed | CallState::Waiting | CallState::Admitted => {
+            Outcome::Failed
+        }
+    }
+}
+
+fn summary(row: &CallRow) -> CallSummary {
+    CallSummary {
+        call_id: row.call.to_string(),
+        tool: row.tool.to_string(),
+        principal: row.principal.to_string(),
+        proposed_at: row.proposed_at.to_string(),
+        state: row.state.as_str().to_owned(),
+        exit_code: row.exit_code,
+        code: row.code.clone(),
+        approval_id: row.approval.as_ref().map(ToString::to_string),
+        took_ms: row.took_ms,
+    }
+}

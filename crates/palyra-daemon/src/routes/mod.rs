@@ -1,0 +1,147 @@
+//! Requests in, answers out. Each handler asks the gateway one question.
+
+pub mod agents;
+pub mod approvals;
+pub mod calls;
+pub mod journal;
+pub mod status;
+pub mod tools;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::routing::{get, post};
+use palyra_api::wire::AS_HEADER;
+use palyra_core::Timestamp;
+use palyra_gateway::error::RefusalKind;
+use palyra_gateway::{Caller, GatewayService};
+use utoipa::OpenApi;
+
+use crate::door::AtTheDoor;
+use crate::openapi::Api;
+use crate::problem::Refused;
+
+/// What every handler can reach.
+#[derive(Clone)]
+pub(crate) struct App(Arc<AppState>);
+
+pub(crate) struct AppState {
+    pub(crate) gateway: GatewayService,
+    pub(crate) started_at: Timestamp,
+    pub(crate) warnings: Vec<String>,
+}
+
+impl std::ops::Deref for App {
+    type Target = AppState;
+    fn deref(&self) -> &AppState {
+        &self.0
+    }
+}
+
+/// The whole API over this gateway.
+pub fn router(gateway: GatewayService, started_at: Timestamp, warnings: Vec<String>) -> Router {
+    let app = App(Arc::new(AppState {
+        gateway,
+        started_at,
+        warnings,
+    }));
+    Router::new()
+        .route("/healthz", get(status::healthz))
+        .route("/openapi.json", get(async || axum::Json(Api::openapi())))
+        .route("/api/v1/status", get(status::status))
+        .route("/api/v1/tools", get(tools::list))
+        .route("/api/v1/tools/{name}", get(tools::show))
+        .route("/api/v1/agents", get(agents::list).post(agents::add))
+        .route(
+            "/api/v1/agents/{name}",
+            get(agents::show).delete(agents::remove),
+        )
+        .route("/api/v1/calls", get(calls::list).post(calls::call))
+        .route("/api/v1/calls/{id}", get(calls::show))
+        .route("/api/v1/approvals", get(approvals::list))
+        .route("/api/v1/approvals/{id}", get(approvals::show))
+        .route("/api/v1/approvals/{id}/decide", post(approvals::decide))
+        .route("/api/v1/journal", get(journal::read))
+        .fallback(async || no_route())
+        .method_not_allowed_fallback(async || wrong_method())
+        .layer(axum::extract::DefaultBodyLimit::disable())
+        .with_state(app)
+}
+
+/// The caller of a request: who the kernel named at the door, lowered if the request says so.
+pub(crate) struct Who(pub(crate) Caller);
+
+impl FromRequestParts<App> for Who {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refused> {
+        let at_the_door = parts.extensions.get::<AtTheDoor>();
+        let caller = match at_the_door {
+            Some(Ok(caller)) => caller,
+            Some(Err(refused)) => return Err(Refused(refused.0.clone())),
+            None => {
+                let (message, next_step) = ("the caller is not known", "connect to the socket");
+                return Err(Refused::new(
+                    RefusalKind::Forbidden,
+                    "unknown_peer",
+                    message,
+                    next_step,
+                ));
+            }
+        };
+        let mut headers = parts.headers.get_all(AS_HEADER).iter();
+        match (headers.next(), headers.next()) {
+            (None, _) => Ok(Self(caller.clone())),
+            (Some(lowered), None) => {
+                let text = lowered.to_str().ok();
+                let name = text.and_then(|text| text.strip_prefix("agent:"));
+                let name = name
+                    .and_then(|name| name.parse().ok())
+                    .ok_or_else(cannot_lower)?;
+                Ok(Self(app.gateway.lower(caller, &name)?))
+            }
+            (Some(_), Some(_)) => Err(cannot_lower()),
+        }
+    }
+}
+
+/// A caller is let in for every request, even those that need no right.
+pub(crate) fn cannot_lower() -> Refused {
+    Refused::new(
+        RefusalKind::Forbidden,
+        "cannot_lower",
+        "`palyra-as` must be one `agent:NAME`",
+        "see who is registered with `palyra agents list`",
+    )
+}
+
+fn no_route() -> Refused {
+    let (message, next_step) = ("there is nothing at this path", "see `GET /openapi.json`");
+    Refused::new(RefusalKind::NotFound, "no_such_route", message, next_step)
+}
+
+fn wrong_method() -> Refused {
+    let (message, next_step) = ("this path takes other methods", "see `GET /openapi.json`");
+    Refused::new(RefusalKind::Invalid, "wrong_method", message, next_step)
+}
+
+/// Reads SQLite without holding up the other requests of this thread.
+pub(crate) async fn reading<T: Send + 'static>(
+    read: impl FnOnce() -> Result<T, palyra_gateway::Refusal> + Send + 'static,
+) -> Result<T, Refused> {
+    match tokio::task::spawn_blocking(read).await {
+        Ok(answer) => answer.map_err(Refused),
+        Err(error) => {
+            tracing::error!(%error, "a reader broke");
+            let next_step = "see the daemon's log";
+            Err(Refused::new(
+                RefusalKind::Unavailable,
+                "internal_error",
+                "reading broke",
+                next_step,
+            ))
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! How the daemon is.
+
+use axum::Json;
+use axum::extract::State;
+use palyra_api::wire::{ErrorBody, Health, Status};
+use palyra_journal::JournalState;
+
+use super::{App, Who, reading};
+use crate::problem::Refused;
+
+#[utoipa::path(get, path = "/healthz", responses((status = 200, body = Health), (status = "4XX", body = ErrorBody)))]
+pub(crate) async fn healthz(
+    State(app): State<App>,
+    Who(caller): Who,
+) -> Result<Json<Health>, Refused> {
+    let gateway = app.gateway.clone();
+    let overview = reading(move || gateway.overview(&caller)).await?;
+    let writable = matches!(overview.journal_state, JournalState::Writable);
+    let status = if writable && overview.sandbox.available {
+        "ok"
+    } else {
+        "degraded"
+    };
+    Ok(Json(Health {
+        status: status.to_owned(),
+    }))
+}
+
+#[utoipa::path(get, path = "/api/v1/status", responses((status = 200, body = Status), (status = "4XX", body = ErrorBody)))]
+pub(crate) async fn status(
+    State(app): State<App>,
+    Who(caller): Who,
+) -> Result<Json<Status>, Refused> {
+    let gateway = app.gateway.clone();
+    let principal = caller.principal.to_string();
+    let overview = reading(move || gateway.overview(&caller)).await?;
+    let journal_state = match overview.journal_state {
+        JournalState::Writable => "writable".to_owned(),
+        JournalState::Unwritable { why } => why,
+    };
+    let running = overview
+        .live_calls
+        .saturating_sub(overview.pending_approvals);
+    Ok(Json(Status {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+        started_at: app.started_at.to_string(),
+        principal,
+        presence: "off".to_owned(),
+        policy_version: overview.policy_version,
+        baseline: "standard".to_owned(),
+        running_calls: running as u64,
+        pending_approvals: overview.pending_approvals as u64,
+        journal_head: overview.journal_head,
+        journal_state,
+        sandbox: serde_json::to_value(&overview.sandbox).unwrap_or_default(),
+        interrupted_at_start: overview
+            .interrupted
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
+        warnings: app.warnings.clone(),
+    }))
+}

@@ -1,0 +1,213 @@
+//! From arguments to a running daemon, and down again.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use palyra_api::Home;
+use palyra_approval::ApprovalsFold;
+use palyra_core::entry::Fold;
+use palyra_core::{Clock, SystemClock, Timestamp};
+use palyra_gateway::calls::CallsFold;
+use palyra_gateway::tools::Registry;
+use palyra_gateway::{GatewayService, Settings};
+use palyra_identity::AgentsFold;
+use palyra_journal::JournalStore;
+use palyra_policy::PolicyEngine;
+use palyra_sandbox::{Sandbox, SandboxSettings};
+use tokio_util::sync::CancellationToken;
+
+use crate::args::Args;
+use crate::config::{Config, ConfigFile};
+use crate::door::{self, Door, Traffic};
+use crate::{folders, log, routes, users};
+
+/// A detached daemon ends after this long with nothing to do.
+const DETACHED_IDLE: Duration = Duration::from_secs(30 * 60);
+
+/// Runs the daemon until it is told to stop.
+///
+/// # Errors
+/// It could not start; the message names the cause and the remedy.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    // Not dumpable: no core file with arguments in it, no ptrace by others of this uid.
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
+        .context("the process could not be made undumpable")?;
+    let home = Home::from_env()?;
+    let masked = folders::prepare(&home)?;
+    let mut config = ConfigFile::read(&home.config_file())?.meant();
+    config.log_format = args.log_format.unwrap_or(config.log_format);
+    log::start(&config, args.detached.then(|| home.log()).as_deref())?;
+    let lock = folders::lock(&home)?;
+    if args.detached {
+        // Fails only for a group leader, which has left its parent's terminal already.
+        let _ = rustix::process::setsid();
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("the runtime could not be started")?;
+    let idle = args
+        .idle_exit
+        .map(|span| span.0)
+        .or(args.detached.then_some(DETACHED_IDLE));
+    let ended = runtime.block_on(serve(&home, masked, &config, idle, args.detached));
+    drop(lock);
+    ended
+}
+
+async fn serve(
+    home: &Home,
+    masked: Vec<PathBuf>,
+    config: &Config,
+    idle: Option<Duration>,
+    detached: bool,
+) -> anyhow::Result<()> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let started_at = clock.now();
+    let sandbox = open_sandbox(&masked, &clock).await?;
+    let gateway = open_gateway(home, masked, config, &sandbox, &clock).await?;
+    let traffic = Arc::new(Traffic::default());
+    let listener = door::listen(&home.socket())
+        .with_context(|| format!("cannot listen on `{}`", home.socket().display()))?;
+    let router = routes::router(gateway.clone(), started_at, warnings(&sandbox));
+    let door = Door {
+        router,
+        sandbox,
+        clock,
+        traffic: Arc::clone(&traffic),
+    };
+    let stop = CancellationToken::new();
+    let serving = tokio::spawn(door.serve(listener, stop.clone()));
+    announce(home, &gateway, detached, started_at);
+
+    let why = wait_for_the_end(&gateway, &traffic, idle).await?;
+    tracing::info!(why, "stopping");
+    let _ = std::fs::remove_file(home.socket());
+    stop.cancel();
+    let stopped = gateway.stop(config.stop_grace).await;
+    for call in &stopped.finished {
+        tracing::info!(%call, "finished before the stop");
+    }
+    for call in &stopped.cancelled {
+        tracing::warn!(%call, "cancelled by the stop");
+    }
+    let _ = tokio::time::timeout(Duration::from_secs(2), serving).await;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+async fn open_sandbox(masked: &[PathBuf], clock: &Arc<dyn Clock>) -> anyhow::Result<Sandbox> {
+    let own = std::env::current_exe().context("this program's own path is unknown")?;
+    let helper = own.with_file_name("palyra-jail");
+    let settings = SandboxSettings {
+        helper,
+        masked: masked.to_vec(),
+        clock: Arc::clone(clock),
+    };
+    let sandbox = Sandbox::start(settings).await?;
+    if let Some(why) = sandbox.status().why {
+        tracing::error!(
+            why,
+            "the sandbox is not available: calls that need it are refused"
+        );
+    }
+    Ok(sandbox)
+}
+
+async fn open_gateway(
+    home: &Home,
+    masked: Vec<PathBuf>,
+    config: &Config,
+    sandbox: &Sandbox,
+    clock: &Arc<dyn Clock>,
+) -> anyhow::Result<GatewayService> {
+    let folds: Vec<Box<dyn Fold>> = vec![
+        Box::new(CallsFold),
+        Box::new(ApprovalsFold),
+        Box::new(AgentsFold),
+    ];
+    let path = home.journal();
+    let journal = JournalStore::open(&path, folds, Arc::clone(clock))
+        .with_context(|| format!("the journal `{}` cannot be opened", path.display()))?;
+    let settings = Settings {
+        budget: config.budget.clone(),
+        floods: config.floods.clone(),
+        approval_wait: config.approval_wait,
+        masked,
+        user_homes: users::homes(),
+        user_home: users::own(),
+    };
+    let gateway = GatewayService::open(
+        PolicyEngine::standard()?,
+        journal,
+        sandbox.clone(),
+        Registry::standard()?,
+        folders::digest_key(home)?,
+        settings,
+        Arc::clone(clock),
+    )
+    .await?;
+    gateway.note_start(env!("CARGO_PKG_VERSION")).await?;
+    Ok(gateway)
+}
+
+fn warnings(sandbox: &Sandbox) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if rustix::process::geteuid().is_root() {
+        warnings.push(
+            "palyrad runs as root: calls in folders that root owns run as root; run it as an \
+             ordinary user, or work in folders of one"
+                .to_owned(),
+        );
+    }
+    if let Some(why) = sandbox.status().why {
+        warnings.push(format!("the sandbox is not available: {why}"));
+    }
+    for warning in &warnings {
+        tracing::warn!("{warning}");
+    }
+    warnings
+}
+
+/// Says where it listens and what to try first.
+fn announce(home: &Home, gateway: &GatewayService, detached: bool, started_at: Timestamp) {
+    let interrupted = gateway.interrupted();
+    for call in interrupted {
+        tracing::warn!(%call, "was cut short by the end of an earlier daemon");
+    }
+    let ready_after = SystemClock.now().since(started_at);
+    tracing::info!(socket = %home.socket().display(), ?ready_after, "ready");
+    if !detached {
+        let mut out = std::io::stdout();
+        let _ = writeln!(out, "palyrad listens on {}", home.socket().display());
+        let _ = writeln!(out, "try: palyra exec -- echo hello");
+    }
+}
+
+async fn wait_for_the_end(
+    gateway: &GatewayService,
+    traffic: &Traffic,
+    idle: Option<Duration>,
+) -> anyhow::Result<&'static str> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let idle_over = async {
+        let Some(idle) = idle else {
+            return std::future::pending().await;
+        };
+        let pause = (idle / 10).clamp(Duration::from_millis(50), Duration::from_secs(30));
+        while traffic.quiet_for() < idle || !gateway.is_idle() {
+            tokio::time::sleep(pause).await;
+        }
+    };
+    Ok(tokio::select! {
+        _ = terminate.recv() => "SIGTERM",
+        _ = interrupt.recv() => "SIGINT",
+        () = idle_over => "idle",
+    })
+}

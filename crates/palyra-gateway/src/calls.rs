@@ -1,0 +1,241 @@
+//! The projection `calls`: where each call stands, folded from its entries.
+
+use palyra_core::attestation::Ending;
+use palyra_core::entry::{Answer, Entry, Fold, Recorded, Row};
+use palyra_core::{ApprovalId, CallId, Commitment, DenialCode, Principal, Timestamp, ToolName};
+use serde::{Deserialize, Serialize};
+
+/// The projection's name.
+pub const CALLS: &str = "calls";
+
+/// Where a call stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallState {
+    /// It came in.
+    Proposed,
+    /// It waits for a person.
+    Waiting,
+    /// Its intent is durable; it runs, or ran when the daemon ended.
+    Admitted,
+    /// It ran to its end.
+    Completed,
+    /// Policy, a budget or a limit said no.
+    Denied,
+    /// A person said no, or the yes was used up.
+    ApprovalDenied,
+    /// Nobody answered in time.
+    ApprovalExpired,
+    /// Its time was over.
+    TimedOut,
+    /// Its caller went away or the daemon stopped.
+    Cancelled,
+    /// It could not run, or broke on the way.
+    Failed,
+    /// The sandbox cannot be built here.
+    SandboxUnavailable,
+    /// The daemon ended while it ran.
+    Interrupted,
+}
+
+impl CallState {
+    /// The word in storage and on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Proposed => "proposed",
+            Self::Waiting => "waiting",
+            Self::Admitted => "admitted",
+            Self::Completed => "completed",
+            Self::Denied => "denied",
+            Self::ApprovalDenied => "approval_denied",
+            Self::ApprovalExpired => "approval_expired",
+            Self::TimedOut => "timed_out",
+            Self::Cancelled => "cancelled",
+            Self::Failed => "failed",
+            Self::SandboxUnavailable => "sandbox_unavailable",
+            Self::Interrupted => "interrupted",
+        }
+    }
+
+    /// Where a denial leaves a call.
+    #[must_use]
+    pub const fn after_denial(code: DenialCode) -> Self {
+        match code {
+            DenialCode::DeniedByPolicy
+            | DenialCode::PolicyUnavailable
+            | DenialCode::RateLimited
+            | DenialCode::BudgetExhausted => Self::Denied,
+            DenialCode::ApprovalDenied | DenialCode::GrantSpent => Self::ApprovalDenied,
+            DenialCode::ApprovalExpired => Self::ApprovalExpired,
+            DenialCode::ApprovalCancelled | DenialCode::ShuttingDown => Self::Cancelled,
+            DenialCode::SandboxUnavailable => Self::SandboxUnavailable,
+            DenialCode::JournalUnavailable | DenialCode::PlanChanged => Self::Failed,
+        }
+    }
+
+    /// Where an execution leaves a call.
+    #[must_use]
+    pub const fn after(ending: &Ending) -> Self {
+        use palyra_core::RunErrorKind as Kind;
+        match ending {
+            Ending::Exited { .. } | Ending::Signalled { .. } => Self::Completed,
+            Ending::TimedOut => Self::TimedOut,
+            Ending::Cancelled { .. } => Self::Cancelled,
+            Ending::Failed {
+                kind: Kind::SandboxUnavailable | Kind::SandboxDegraded,
+                ..
+            } => Self::SandboxUnavailable,
+            Ending::Failed {
+                kind:
+                    Kind::ProgramNotFound
+                    | Kind::ProgramNotExecutable
+                    | Kind::InvalidInput
+                    | Kind::WorkspaceScopeDenied
+                    | Kind::RuntimeFailure,
+                ..
+            } => Self::Failed,
+        }
+    }
+}
+
+/// One call, as listed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallRow {
+    /// The call.
+    pub call: CallId,
+    /// The tool.
+    pub tool: ToolName,
+    /// Who asked.
+    pub principal: Principal,
+    /// When.
+    pub proposed_at: Timestamp,
+    /// Where it stands.
+    pub state: CallState,
+    /// The exit code, when a process ran to its end.
+    pub exit_code: Option<i32>,
+    /// Stable code of the denial or failure.
+    pub code: Option<String>,
+    /// The approval it waited for.
+    pub approval: Option<ApprovalId>,
+    /// How long the execution took, in milliseconds.
+    pub took_ms: Option<u64>,
+    /// Its arguments.
+    pub arguments: Commitment,
+    /// What policy saw when it decided last.
+    pub facts: Option<Commitment>,
+    /// What it gave back.
+    pub output: Option<Commitment>,
+}
+
+/// The fold behind [`CALLS`].
+pub struct CallsFold;
+
+impl Fold for CallsFold {
+    fn name(&self) -> &'static str {
+        CALLS
+    }
+
+    fn key(&self, recorded: &Recorded) -> Option<String> {
+        match &recorded.entry {
+            Entry::ApprovalRequested { call, .. } => Some(call.to_string()),
+            Entry::Proposed { .. }
+            | Entry::Decided { .. }
+            | Entry::Admitted { .. }
+            | Entry::Finished { .. }
+            | Entry::Closed { .. }
+            | Entry::Interrupted => Some(recorded.stream.clone()),
+            Entry::Attested { .. }
+            | Entry::ApprovalDecided { .. }
+            | Entry::ApprovalExpired
+            | Entry::ApprovalCancelled { .. }
+            | Entry::GrantSpent { .. }
+            | Entry::AgentAdded { .. }
+            | Entry::AgentRemoved { .. }
+            | Entry::Flooded { .. }
+            | Entry::DaemonStarted { .. } => None,
+        }
+    }
+
+    fn fold(&self, before: Option<&[u8]>, recorded: &Recorded) -> Option<Row> {
+        let before = before.and_then(|bytes| serde_json::from_slice::<CallRow>(bytes).ok());
+        let row = match before {
+            None => first(recorded)?,
+            Some(row) => next(row, recorded),
+        };
+        Some(Row {
+            key: row.call.to_string(),
+            state: row.state.as_str().to_owned(),
+            value: serde_json::to_vec(&row).ok()?,
+        })
+    }
+}
+
+fn first(recorded: &Recorded) -> Option<CallRow> {
+    let Entry::Proposed {
+        tool,
+        origin,
+        arguments,
+    } = &recorded.entry
+    else {
+        return None;
+    };
+    Some(CallRow {
+        call: recorded.stream.parse().ok()?,
+        tool: tool.clone(),
+        principal: origin.principal.clone(),
+        proposed_at: recorded.at,
+        state: CallState::Proposed,
+        exit_code: None,
+        code: None,
+        approval: None,
+        took_ms: None,
+        arguments: *arguments,
+        facts: None,
+        output: None,
+    })
+}
+
+fn next(mut row: CallRow, recorded: &Recorded) -> CallRow {
+    match &recorded.entry {
+        Entry::ApprovalRequested { .. } => {
+            row.state = CallState::Waiting;
+            row.approval = recorded.stream.parse().ok();
+        }
+        Entry::Decided { answer, facts, .. } => {
+            row.facts = Some(*facts);
+            match answer {
+                Answer::Permit | Answer::Ask => {}
+                Answer::Deny(denial) => row.code = Some(denial.code.as_str().to_owned()),
+            }
+        }
+        Entry::Admitted { .. } => row.state = CallState::Admitted,
+        Entry::Finished { report, output } => {
+            row.state = CallState::after(&report.ending);
+            row.output = Some(*output);
+            let took = report.ended_at.since(report.started_at);
+            row.took_ms = Some(u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
+            match &report.ending {
+                Ending::Exited { code } => row.exit_code = Some(*code),
+                Ending::Failed { kind, .. } => row.code = Some(kind.as_str().to_owned()),
+                Ending::Signalled { .. } | Ending::TimedOut | Ending::Cancelled { .. } => {}
+            }
+        }
+        Entry::Closed { denial } => {
+            row.state = CallState::after_denial(denial.code);
+            row.code = Some(denial.code.as_str().to_owned());
+        }
+        Entry::Interrupted => row.state = CallState::Interrupted,
+        Entry::Proposed { .. }
+        | Entry::Attested { .. }
+        | Entry::ApprovalDecided { .. }
+        | Entry::ApprovalExpired
+        | Entry::ApprovalCancelled { .. }
+        | Entry::GrantSpent { .. }
+        | Entry::AgentAdded { .. }
+        | Entry::AgentRemoved { .. }
+        | Entry::Flooded { .. }
+        | Entry::DaemonStarted { .. } => {}
+    }
+    row
+}

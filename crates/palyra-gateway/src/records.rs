@@ -1,0 +1,539 @@
+//! Reading what is recorded, and the few changes a person makes, each asked of policy first.
+
+use std::path::Path;
+
+use palyra_approval::{ApprovalRecord, Transition};
+use palyra_core::entry::{Recorded, Row, Stream};
+use palyra_core::{
+    AgentName, ApprovalDecision, ApprovalId, Blob, CallId, Channel, Commitment, DeviceId,
+    Principal, ToolMetadata,
+};
+use palyra_identity::{Agent, Agents, check_agent_workspace};
+use palyra_journal::{Expected, JournalError, JournalState, JournalStore, RowQuery};
+use palyra_policy::{Action, Resource};
+use palyra_sandbox::SandboxStatus;
+
+use crate::calls::{CALLS, CallRow};
+use crate::error::{Refusal, RefusalKind};
+use crate::service::{Caller, GatewayService};
+use crate::{recovery, workspace};
+
+/// The projection of approvals.
+const APPROVALS: &str = palyra_approval::ApprovalsFold::NAME;
+const MOST_ROWS: usize = 1_000;
+
+/// Which rows of a list.
+#[derive(Debug, Clone, Default)]
+pub struct ListQuery {
+    /// Only in this state.
+    pub state: Option<String>,
+    /// Only of this agent.
+    pub agent: Option<AgentName>,
+    /// Only before this key.
+    pub before: Option<String>,
+    /// How many.
+    pub limit: usize,
+}
+
+/// What an operator asks first.
+#[derive(Debug, Clone)]
+pub struct Overview {
+    /// The policy set in force.
+    pub policy_version: String,
+    /// Calls that run or wait.
+    pub live_calls: usize,
+    /// Approvals that wait.
+    pub pending_approvals: usize,
+    /// The newest entry.
+    pub journal_head: u64,
+    /// Whether the journal can be written.
+    pub journal_state: JournalState,
+    /// What the sandbox can do here.
+    pub sandbox: SandboxStatus,
+    /// Calls that were closed as interrupted at this start.
+    pub interrupted: Vec<CallId>,
+}
+
+/// A call with what is kept about it.
+#[derive(Debug)]
+pub struct CallRecordView {
+    /// As listed.
+    pub row: CallRow,
+    /// The entries of its stream.
+    pub entries: Vec<Recorded>,
+    /// Its arguments, while they are kept.
+    pub arguments: Option<serde_json::Value>,
+    /// What policy saw, while it is kept.
+    pub facts: Option<serde_json::Value>,
+    /// What it gave back, while it is kept.
+    pub output: Option<serde_json::Value>,
+}
+
+/// An approval with the exact arguments it is about.
+#[derive(Debug)]
+pub struct ApprovalView {
+    /// The record.
+    pub record: ApprovalRecord,
+    /// The arguments, while they are kept.
+    pub arguments: Option<serde_json::Value>,
+}
+
+impl GatewayService {
+    fn allowed(&self, caller: &Caller, action: Action, on: Resource) -> Result<(), Refusal> {
+        let (device, channel) = (DeviceId::local(), Channel::Cli);
+        let answer = self
+            .0
+            .policy
+            .authorize(&caller.principal, &device, channel, action, on);
+        answer.map(drop).map_err(Refusal::denied)
+    }
+
+    /// How the daemon is.
+    ///
+    /// # Errors
+    /// Policy forbids it, or the journal cannot be read.
+    pub fn overview(&self, caller: &Caller) -> Result<Overview, Refusal> {
+        self.allowed(caller, Action::DaemonStatus, Resource::Daemon)?;
+        let pending = RowQuery {
+            state: Some("pending".to_owned()),
+            before: None,
+            limit: MOST_ROWS,
+            newest_first: true,
+        };
+        Ok(Overview {
+            policy_version: self.0.policy.version().to_owned(),
+            live_calls: self.0.lock_live().len(),
+            pending_approvals: self.0.journal.rows(APPROVALS, &pending)?.len(),
+            journal_head: self.0.journal.head(),
+            journal_state: self.0.journal.state(),
+            sandbox: self.0.sandbox.status(),
+            interrupted: self.0.interrupted.clone(),
+        })
+    }
+
+    /// The tools this caller could run or ask for.
+    ///
+    /// # Errors
+    /// Policy forbids listing.
+    pub fn tools(&self, caller: &Caller) -> Result<Vec<ToolMetadata>, Refusal> {
+        self.allowed(caller, Action::ToolList, Resource::Daemon)?;
+        let listed = self.0.registry.iter().map(|tool| &tool.metadata);
+        let visible = |tool: &&ToolMetadata| self.0.policy.may_list(&caller.principal, &tool.name);
+        Ok(listed.filter(visible).cloned().collect())
+    }
+
+    /// One tool, if this caller could run or ask for it.
+    ///
+    /// # Errors
+    /// Policy forbids it, or there is no such tool.
+    pub fn tool(&self, caller: &Caller, name: &str) -> Result<ToolMetadata, Refusal> {
+        let visible = self.tools(caller)?;
+        let found = visible.into_iter().find(|tool| tool.name.as_str() == name);
+        found.map_or_else(
+            || self.0.registry.find(name).map(|tool| tool.metadata.clone()),
+            Ok,
+        )
+    }
+
+    /// The registered agents.
+    ///
+    /// # Errors
+    /// Policy forbids it.
+    pub fn agents(&self, caller: &Caller) -> Result<Vec<Agent>, Refusal> {
+        self.allowed(caller, Action::AgentRead, Resource::Agents)?;
+        Ok(self.0.agents().iter().cloned().collect())
+    }
+
+    /// One registered agent.
+    ///
+    /// # Errors
+    /// Policy forbids it, or there is none of this name.
+    pub fn agent(&self, caller: &Caller, name: &str) -> Result<Agent, Refusal> {
+        let name = agent_name(name)?;
+        self.allowed(caller, Action::AgentRead, Resource::Agents)?;
+        let found = self.0.agents().get(&name).cloned();
+        found.ok_or_else(|| no_agent(&name))
+    }
+
+    /// Registers an agent on a folder of its own.
+    ///
+    /// # Errors
+    /// Policy forbids it, the name is taken, or the folder may not be an agent's.
+    pub async fn add_agent(
+        &self,
+        caller: &Caller,
+        name: &str,
+        folder: &Path,
+    ) -> Result<Agent, Refusal> {
+        let name = agent_name(name)?;
+        self.allowed(caller, Action::AgentManage, Resource::Agents)?;
+        let folder = workspace::real_folder(folder)?;
+        let settings = &self.0.settings;
+        check_agent_workspace(&folder, &settings.user_homes, &settings.masked).map_err(
+            |error| {
+                let next_step =
+                    "give a project folder with `palyra agents add NAME --workspace DIR`";
+                Refusal::new(
+                    RefusalKind::Invalid,
+                    "workspace_refused",
+                    error.to_string(),
+                    next_step,
+                )
+            },
+        )?;
+        let _one_at_a_time = self.0.registry_change.lock().await;
+        let user = caller.principal.user().clone();
+        let entry = palyra_identity::register(&self.0.agents(), name.clone(), user, folder)
+            .map_err(|error| {
+                let hint = error.hint();
+                Refusal::new(
+                    RefusalKind::Conflict,
+                    "agent_exists",
+                    error.to_string(),
+                    hint,
+                )
+            })?;
+        self.0
+            .journal
+            .append_if(Stream::Agents, Expected::Any, vec![entry])
+            .await?;
+        self.reread_agents()?;
+        self.0
+            .agents()
+            .get(&name)
+            .cloned()
+            .ok_or_else(|| no_agent(&name))
+    }
+
+    /// Removes an agent; what it did stays recorded.
+    ///
+    /// # Errors
+    /// Policy forbids it, or there is none of this name.
+    pub async fn remove_agent(&self, caller: &Caller, name: &str) -> Result<Agent, Refusal> {
+        let name = agent_name(name)?;
+        self.allowed(caller, Action::AgentManage, Resource::Agents)?;
+        let _one_at_a_time = self.0.registry_change.lock().await;
+        let agent = self
+            .0
+            .agents()
+            .get(&name)
+            .cloned()
+            .ok_or_else(|| no_agent(&name))?;
+        let entry =
+            palyra_identity::remove(&self.0.agents(), &name).map_err(|_| no_agent(&name))?;
+        self.0
+            .journal
+            .append_if(Stream::Agents, Expected::Any, vec![entry])
+            .await?;
+        self.reread_agents()?;
+        Ok(agent)
+    }
+
+    fn reread_agents(&self) -> Result<(), Refusal> {
+        let agents: Agents = recovery::agents(&self.0.journal)?;
+        let pairs = agents
+            .iter()
+            .map(|agent| (agent.name.clone(), agent.user.clone()));
+        self.0.policy.set_agents(pairs.collect::<Vec<_>>())?;
+        *self
+            .0
+            .agents
+            .write()
+            .unwrap_or_else(std::sync::PoisonError::into_inner) = agents;
+        Ok(())
+    }
+
+    /// Calls, newest first: a person sees all, an agent its own.
+    ///
+    /// # Errors
+    /// The journal cannot be read.
+    pub fn calls(&self, caller: &Caller, query: &ListQuery) -> Result<Vec<CallRow>, Refusal> {
+        let wanted = |row: &CallRow| {
+            query
+                .agent
+                .as_ref()
+                .is_none_or(|agent| row.principal.agent() == Some(agent))
+                && self.may_read_call(caller, &row.principal).is_ok()
+        };
+        self.list(CALLS, query, |row| Ok(Some(call_row(row)?).filter(wanted)))
+    }
+
+    /// One call with its whole record.
+    ///
+    /// # Errors
+    /// Policy forbids it, there is none, or the journal cannot be read.
+    pub fn call_record(&self, caller: &Caller, id: &str) -> Result<CallRecordView, Refusal> {
+        let unknown = || not_found("unknown_call", "call", id, "see `palyra calls list`");
+        let id: CallId = id.parse().map_err(|_| unknown())?;
+        let row = self
+            .0
+            .journal
+            .row(CALLS, id.as_str())?
+            .ok_or_else(unknown)?;
+        let row = call_row(&row)?;
+        // To somebody who may not read it, it is not there.
+        self.may_read_call(caller, &row.principal)
+            .map_err(|_| unknown())?;
+        Ok(CallRecordView {
+            entries: self.0.journal.read_stream(&Stream::Call(id))?,
+            arguments: self.blob_json(Some(row.arguments))?,
+            facts: self.blob_json(row.facts)?,
+            output: self.blob_json(row.output)?,
+            row,
+        })
+    }
+
+    fn may_read_call(&self, caller: &Caller, owner: &Principal) -> Result<(), Refusal> {
+        self.allowed(
+            caller,
+            Action::CallRead,
+            Resource::Call {
+                owner: owner.clone(),
+            },
+        )
+    }
+
+    /// Approvals, newest first: a person sees all, an agent its own.
+    ///
+    /// # Errors
+    /// The journal cannot be read.
+    pub fn approvals(
+        &self,
+        caller: &Caller,
+        query: &ListQuery,
+    ) -> Result<Vec<ApprovalView>, Refusal> {
+        self.list(APPROVALS, query, |row| {
+            let record = approval_row(row)?;
+            let readable = self.may_read_approval(caller, &record).is_ok();
+            readable.then(|| self.approval_view(record)).transpose()
+        })
+    }
+
+    /// One approval.
+    ///
+    /// # Errors
+    /// Policy forbids it, there is none, or the journal cannot be read.
+    pub fn approval(&self, caller: &Caller, id: &str) -> Result<ApprovalView, Refusal> {
+        let unknown = || {
+            not_found(
+                "unknown_approval",
+                "approval",
+                id,
+                "see `palyra approvals list`",
+            )
+        };
+        let id: ApprovalId = id.parse().map_err(|_| unknown())?;
+        let row = self
+            .0
+            .journal
+            .row(APPROVALS, id.as_str())?
+            .ok_or_else(unknown)?;
+        let record = approval_row(&row)?;
+        self.may_read_approval(caller, &record)
+            .map_err(|_| unknown())?;
+        self.approval_view(record)
+    }
+
+    fn may_read_approval(&self, caller: &Caller, record: &ApprovalRecord) -> Result<(), Refusal> {
+        let requester = record.principal.clone();
+        self.allowed(
+            caller,
+            Action::ApprovalRead,
+            Resource::Approval { requester },
+        )
+    }
+
+    fn approval_view(&self, record: ApprovalRecord) -> Result<ApprovalView, Refusal> {
+        let arguments = self.blob_json(Some(record.arguments))?;
+        Ok(ApprovalView { record, arguments })
+    }
+
+    /// A person's answer. One answer wins; a decided approval never changes.
+    ///
+    /// # Errors
+    /// Policy forbids it, there is no such approval, or it is decided or over.
+    pub async fn decide_approval(
+        &self,
+        caller: &Caller,
+        id: &str,
+        decision: ApprovalDecision,
+        reason: Option<String>,
+    ) -> Result<ApprovalView, Refusal> {
+        let record = self.approval(caller, id)?.record;
+        let requester = record.principal.clone();
+        self.allowed(
+            caller,
+            Action::ApprovalDecide,
+            Resource::Approval { requester },
+        )?;
+        let settled = |error: palyra_approval::Refused| {
+            let next_step = format!("see it with `palyra approvals show {id}`");
+            Refusal::new(
+                RefusalKind::Conflict,
+                error.code(),
+                error.to_string(),
+                next_step,
+            )
+        };
+        let now = self.0.clock.now();
+        let change =
+            palyra_approval::decide(&record, decision, &caller.principal, reason.as_deref(), now)
+                .map_err(settled)?;
+        match apply(&self.0.journal, change).await {
+            Ok(()) => {}
+            Err(JournalError::Conflict { .. }) => {
+                let message = format!("`{id}` was decided, expired or cancelled in the meantime");
+                let next_step = format!("see it with `palyra approvals show {id}`");
+                return Err(Refusal::new(
+                    RefusalKind::Conflict,
+                    "already_decided",
+                    message,
+                    next_step,
+                ));
+            }
+            Err(error) => return Err(error.into()),
+        }
+        self.0.waiting.tell(&record.id);
+        self.approval(caller, id)
+    }
+
+    /// The journal from `after` on, oldest first.
+    ///
+    /// # Errors
+    /// Policy forbids it, or the journal cannot be read.
+    pub fn journal(
+        &self,
+        caller: &Caller,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<Recorded>, Refusal> {
+        self.allowed(caller, Action::JournalRead, Resource::Daemon)?;
+        let limit = limit.clamp(1, MOST_ROWS);
+        let after = after.unwrap_or_else(|| self.0.journal.head().saturating_sub(limit as u64));
+        Ok(self.0.journal.read(after, limit)?)
+    }
+
+    /// Calls that were closed as interrupted at this start.
+    #[must_use]
+    pub fn interrupted(&self) -> &[CallId] {
+        &self.0.interrupted
+    }
+
+    /// Records that the daemon started.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub async fn note_start(&self, version: &str) -> Result<(), Refusal> {
+        let version = version.to_owned();
+        self.0
+            .note(palyra_core::entry::Entry::DaemonStarted { version })
+            .await
+    }
+
+    fn list<T>(
+        &self,
+        projection: &str,
+        query: &ListQuery,
+        mut pick: impl FnMut(&Row) -> Result<Option<T>, Refusal>,
+    ) -> Result<Vec<T>, Refusal> {
+        let limit = query.limit.clamp(1, MOST_ROWS);
+        let mut picked = Vec::new();
+        let mut before = query.before.clone();
+        loop {
+            let page = RowQuery {
+                state: query.state.clone(),
+                before: before.clone(),
+                limit: MOST_ROWS,
+                newest_first: true,
+            };
+            let rows = self.0.journal.rows(projection, &page)?;
+            for row in &rows {
+                picked.extend(pick(row)?);
+                if picked.len() == limit {
+                    return Ok(picked);
+                }
+            }
+            match rows.last() {
+                Some(last) if rows.len() == MOST_ROWS => before = Some(last.key.clone()),
+                _ => return Ok(picked),
+            }
+        }
+    }
+
+    fn blob_json(&self, of: Option<Commitment>) -> Result<Option<serde_json::Value>, Refusal> {
+        let Some(commitment) = of else {
+            return Ok(None);
+        };
+        let blob: Option<Blob> = self.0.journal.blob(&commitment)?;
+        Ok(blob.and_then(|blob| serde_json::from_slice(&blob.bytes).ok()))
+    }
+}
+
+/// Appends a change of an approval, if nothing else changed it first.
+pub(crate) async fn apply(journal: &JournalStore, change: Transition) -> Result<(), JournalError> {
+    let Transition {
+        stream,
+        expected,
+        entry,
+    } = change;
+    journal
+        .append_if(stream, Expected::Revision(expected), vec![entry])
+        .await
+        .map(drop)
+}
+
+/// The approval as the journal has it.
+pub(crate) fn approval(journal: &JournalStore, id: &ApprovalId) -> Result<ApprovalRecord, Refusal> {
+    let row = journal.row(APPROVALS, id.as_str())?;
+    row.as_ref()
+        .map_or_else(|| Err(unreadable(id.as_str())), approval_row)
+}
+
+pub(crate) fn call_row(row: &Row) -> Result<CallRow, Refusal> {
+    serde_json::from_slice(&row.value).map_err(|_| unreadable(&row.key))
+}
+
+fn approval_row(row: &Row) -> Result<ApprovalRecord, Refusal> {
+    serde_json::from_slice(&row.value).map_err(|_| unreadable(&row.key))
+}
+
+fn unreadable(key: &str) -> Refusal {
+    Refusal::new(
+        RefusalKind::Unavailable,
+        "journal_unreadable",
+        format!("the record of `{key}` cannot be read"),
+        "was it written by a newer version? see `palyra status`",
+    )
+}
+
+fn agent_name(name: &str) -> Result<AgentName, Refusal> {
+    name.parse()
+        .map_err(|error: palyra_core::principal::NotAName| {
+            let next_step = "choose a name such as `claude`";
+            Refusal::new(
+                RefusalKind::Invalid,
+                "invalid_name",
+                error.to_string(),
+                next_step,
+            )
+        })
+}
+
+fn no_agent(name: &AgentName) -> Refusal {
+    not_found(
+        "unknown_agent",
+        "agent",
+        name.as_str(),
+        "see `palyra agents list`",
+    )
+}
+
+fn not_found(code: &'static str, what: &str, id: &str, next_step: &str) -> Refusal {
+    let shown: String = id.escape_debug().take(80).collect();
+    Refusal::new(
+        RefusalKind::NotFound,
+        code,
+        format!("there is no {what} `{shown}`"),
+        next_step,
+    )
+}

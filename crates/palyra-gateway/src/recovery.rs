@@ -1,0 +1,100 @@
+//! At start: what an earlier daemon left open is found, reported and closed.
+
+use palyra_core::entry::{Entry, Stream};
+use palyra_core::{CallId, Denial, DenialCode, Timestamp};
+use palyra_identity::{Agents, AgentsFold};
+use palyra_journal::{Append, Expected, JournalStore, RowQuery, StreamAppend};
+
+use crate::calls::{CALLS, CallRow, CallState};
+use crate::error::Refusal;
+use crate::records;
+
+const PAGE: usize = 500;
+
+/// Closes calls that were admitted and never attested, and calls whose caller is gone. Gives the
+/// ones that may or may not have run.
+pub(crate) async fn close_what_was_left(
+    journal: &JournalStore,
+    _now: Timestamp,
+) -> Result<Vec<CallId>, Refusal> {
+    let mut interrupted = Vec::new();
+    loop {
+        let rows = calls(journal, CallState::Admitted)?;
+        if rows.is_empty() {
+            break;
+        }
+        let streams = rows
+            .iter()
+            .map(|row| append(Stream::Call(row.call.clone()), Entry::Interrupted));
+        journal
+            .append(Append {
+                streams: streams.collect(),
+                blobs: Vec::new(),
+            })
+            .await?;
+        interrupted.extend(rows.into_iter().map(|row| row.call));
+    }
+    loop {
+        let rows = calls(journal, CallState::Waiting)?;
+        if rows.is_empty() {
+            break;
+        }
+        for row in rows {
+            close_waiting(journal, &row).await?;
+        }
+    }
+    Ok(interrupted)
+}
+
+async fn close_waiting(journal: &JournalStore, row: &CallRow) -> Result<(), Refusal> {
+    let why = "the daemon was restarted and its caller is gone";
+    let mut streams = Vec::new();
+    if let Some(id) = &row.approval {
+        let record = records::approval(journal, id)?;
+        if let Ok(change) = palyra_approval::cancel(&record, why) {
+            streams.push(append(Stream::Approval(id.clone()), change.entry));
+        }
+    }
+    let denial = Denial::new(DenialCode::ApprovalCancelled, why, "propose the call again");
+    streams.push(append(
+        Stream::Call(row.call.clone()),
+        Entry::Closed { denial },
+    ));
+    journal
+        .append(Append {
+            streams,
+            blobs: Vec::new(),
+        })
+        .await?;
+    Ok(())
+}
+
+fn append(stream: Stream, entry: Entry) -> StreamAppend {
+    StreamAppend {
+        stream,
+        expected: Expected::Any,
+        entries: vec![entry],
+    }
+}
+
+fn calls(journal: &JournalStore, state: CallState) -> Result<Vec<CallRow>, Refusal> {
+    let query = RowQuery {
+        state: Some(state.as_str().to_owned()),
+        before: None,
+        limit: PAGE,
+        newest_first: false,
+    };
+    let rows = journal.rows(CALLS, &query)?;
+    rows.iter().map(records::call_row).collect()
+}
+
+/// The registry of agents, as the journal has it.
+pub(crate) fn agents(journal: &JournalStore) -> Result<Agents, Refusal> {
+    let query = RowQuery {
+        state: None,
+        before: None,
+        limit: usize::MAX >> 1,
+        newest_first: false,
+    };
+    Ok(Agents::from_rows(&journal.rows(AgentsFold::NAME, &query)?))
+}

@@ -1,0 +1,465 @@
+//! [`GatewayService`]: what every front door calls, whoever came in by it.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use palyra_core::entry::{Entry, Stream};
+use palyra_core::facts::Origin;
+use palyra_core::{
+    AgentName, CallId, CanonicalJson, Channel, Clock, Denial, DenialCode, DeviceId, DigestKey,
+    Facts, Principal, RunId, ToolProposal,
+};
+use palyra_identity::Agents;
+use palyra_journal::{CallRecorder, Expected, JournalStore};
+use palyra_policy::PolicyEngine;
+use palyra_sandbox::Sandbox;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::budget::{Budget, Usage};
+use crate::drive::{CallReport, Drive, Event};
+use crate::error::{Refusal, RefusalKind};
+use crate::floods::{FloodLimits, Flooded, Floods};
+use crate::tools::{Place, Registry};
+use crate::waiting::Waiting;
+use crate::{recovery, workspace};
+
+/// How the gateway behaves.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// What one run may use up.
+    pub budget: Budget,
+    /// How much one agent may propose and ask.
+    pub floods: FloodLimits,
+    /// How long a call waits for a person.
+    pub approval_wait: Duration,
+    /// The daemon's own folders, real: hidden from every tool.
+    pub masked: Vec<PathBuf>,
+    /// Home folders of people: no agent works on one of them as a whole.
+    pub user_homes: Vec<PathBuf>,
+    /// The home of the daemon's user.
+    pub user_home: PathBuf,
+}
+
+/// Who calls, on which connection.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// Who, by the credential that was authenticated.
+    pub principal: Principal,
+    /// What their connection does.
+    pub run: RunId,
+    /// What it has used up.
+    pub usage: Arc<Usage>,
+}
+
+impl Caller {
+    /// A caller on a fresh connection to the local socket.
+    #[must_use]
+    pub fn on_new_run(principal: Principal, clock: &dyn Clock) -> Self {
+        Self {
+            principal,
+            run: RunId::mint(clock.now()),
+            usage: Arc::default(),
+        }
+    }
+
+    pub(crate) fn origin(&self) -> Origin {
+        Origin {
+            principal: self.principal.clone(),
+            run: self.run.clone(),
+            device: DeviceId::local(),
+            channel: Channel::Cli,
+        }
+    }
+}
+
+/// A call that somebody wants.
+#[derive(Debug, Clone)]
+pub struct ProposedCall {
+    /// The tool's name, as given.
+    pub tool: String,
+    /// The arguments, through the strict door.
+    pub arguments: CanonicalJson,
+    /// The folder to work on, as given.
+    pub workspace: Option<PathBuf>,
+}
+
+/// The corridor, wired.
+#[derive(Clone)]
+pub struct GatewayService(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) policy: PolicyEngine,
+    pub(crate) journal: JournalStore,
+    pub(crate) sandbox: Sandbox,
+    pub(crate) registry: Registry,
+    pub(crate) settings: Settings,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) agents: RwLock<Agents>,
+    pub(crate) waiting: Arc<Waiting>,
+    pub(crate) floods: Mutex<Floods>,
+    pub(crate) stopping: CancellationToken,
+    pub(crate) interrupted: Vec<CallId>,
+    key: DigestKey,
+    live: Mutex<HashMap<CallId, CancellationToken>>,
+    tasks: TaskTracker,
+    /// Changes of the registry happen one after another.
+    pub(crate) registry_change: tokio::sync::Mutex<()>,
+}
+
+/// What the end of the daemon did to calls that were under way.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Stopped {
+    /// Ended by themselves in time.
+    pub finished: Vec<CallId>,
+    /// Were cancelled.
+    pub cancelled: Vec<CallId>,
+}
+
+impl GatewayService {
+    /// Wires the rooms, and closes what an earlier daemon left open.
+    ///
+    /// # Errors
+    /// The journal cannot be read or written.
+    pub async fn open(
+        policy: PolicyEngine,
+        journal: JournalStore,
+        sandbox: Sandbox,
+        registry: Registry,
+        key: DigestKey,
+        settings: Settings,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, Refusal> {
+        let interrupted = recovery::close_what_was_left(&journal, clock.now()).await?;
+        let agents = recovery::agents(&journal)?;
+        let metadata: Vec<_> = registry.iter().map(|tool| tool.metadata.clone()).collect();
+        policy.set_tools(&metadata)?;
+        policy.set_agents(
+            agents
+                .iter()
+                .map(|agent| (agent.name.clone(), agent.user.clone())),
+        )?;
+        Ok(Self(Arc::new(Inner {
+            policy,
+            journal,
+            sandbox,
+            registry,
+            settings,
+            clock,
+            agents: RwLock::new(agents),
+            waiting: Arc::default(),
+            floods: Mutex::default(),
+            stopping: CancellationToken::new(),
+            interrupted,
+            key,
+            live: Mutex::default(),
+            tasks: TaskTracker::new(),
+            registry_change: tokio::sync::Mutex::new(()),
+        })))
+    }
+
+    /// Lowers an owner's connection to one of their agents. Nothing raises.
+    ///
+    /// # Errors
+    /// The caller is no person, or the agent is not theirs.
+    pub fn lower(&self, caller: &Caller, to: &AgentName) -> Result<Caller, Refusal> {
+        let lowered = palyra_identity::lower(&caller.principal, to, &self.0.agents());
+        let principal = lowered.map_err(|error| {
+            let next_step = "see who is registered with `palyra agents list`";
+            Refusal::new(
+                RefusalKind::Forbidden,
+                "cannot_lower",
+                error.to_string(),
+                next_step,
+            )
+        })?;
+        Ok(Caller {
+            principal,
+            ..caller.clone()
+        })
+    }
+
+    /// Starts a call, or joins the identical one that waits for a person.
+    ///
+    /// # Errors
+    /// There is no call to speak of: the request is malformed, too large or too much.
+    pub async fn call(&self, caller: &Caller, wanted: ProposedCall) -> Result<CallHandle, Refusal> {
+        if self.0.stopping.is_cancelled() {
+            return Err(stopping());
+        }
+        let calls_last_minute = self.admit_proposal(caller, &wanted).await?;
+        let tool = self.0.registry.find(&wanted.tool)?;
+        let agent = self.0.agent_of(&caller.principal)?;
+        let folder = wanted.workspace.as_deref();
+        let workspace = workspace::resolve(folder, agent.as_ref(), &self.0.settings.masked)?;
+        let place = Place {
+            workspace: workspace.as_deref(),
+            masked: &self.0.settings.masked,
+            user_home: &self.0.settings.user_home,
+        };
+        let prepared = tool.prepare(&wanted.arguments, &place)?;
+        let now = self.0.clock.now();
+        let proposal = ToolProposal {
+            tool: tool.metadata.name.clone(),
+            arguments: wanted.arguments,
+        };
+        let facts = Facts::new(
+            CallId::mint(now),
+            caller.origin(),
+            &tool.metadata,
+            &proposal,
+            prepared.effects,
+            workspace,
+            prepared.plan.tier(),
+            &prepared.plan,
+            &self.0.key,
+            now,
+            calls_last_minute,
+        );
+        if let Some(handle) = self.join(&facts) {
+            return Ok(handle);
+        }
+        let (handle, shared, report, events) = CallHandle::new(facts.call.clone());
+        let recorder = CallRecorder::new(
+            self.0.journal.clone(),
+            facts.call.clone(),
+            Arc::clone(&self.0.clock),
+        );
+        let drive = Drive {
+            gateway: Arc::clone(&self.0),
+            caller: caller.clone(),
+            proposal,
+            facts,
+            plan: prepared.plan,
+            recorder,
+            shared,
+            events,
+        };
+        self.0
+            .lock_live()
+            .insert(handle.call().clone(), handle.shared.cancel.clone());
+        let gateway = Arc::clone(&self.0);
+        self.0.tasks.spawn(async move {
+            let call = drive.shared.call.clone();
+            let finished = Box::pin(drive.run()).await;
+            gateway.lock_live().remove(&call);
+            report.send_replace(Some(Arc::new(finished)));
+        });
+        Ok(handle)
+    }
+
+    /// Whether nothing runs and nothing waits.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.0.lock_live().is_empty()
+    }
+
+    /// Stops: no new calls; waiting ones are cancelled, running ones get `grace` to end.
+    pub async fn stop(&self, grace: Duration) -> Stopped {
+        self.0.stopping.cancel();
+        self.0.tasks.close();
+        let before: Vec<CallId> = self.0.lock_live().keys().cloned().collect();
+        let _ = tokio::time::timeout(grace, self.0.tasks.wait()).await;
+        let cancelled: Vec<CallId> = {
+            let live = self.0.lock_live();
+            live.values().for_each(CancellationToken::cancel);
+            live.keys().cloned().collect()
+        };
+        self.0.tasks.wait().await;
+        self.0.sandbox.shutdown().await;
+        let finished = before
+            .into_iter()
+            .filter(|call| !cancelled.contains(call))
+            .collect();
+        Stopped {
+            finished,
+            cancelled,
+        }
+    }
+
+    /// Budgets and floods, before anything is journaled.
+    async fn admit_proposal(&self, caller: &Caller, wanted: &ProposedCall) -> Result<u64, Refusal> {
+        let limits = &self.0.settings.floods;
+        let counted = self
+            .0
+            .lock_floods()
+            .proposal(&caller.principal, limits, Instant::now());
+        let calls_last_minute = match counted {
+            Ok(count) => count,
+            Err(flooded) => return Err(Refusal::denied(self.0.turned_away(flooded).await)),
+        };
+        let size = wanted.arguments.bytes().len() as u64;
+        caller
+            .usage
+            .charge(&self.0.settings.budget, size)
+            .map_err(Refusal::denied)?;
+        Ok(calls_last_minute)
+    }
+
+    fn join(&self, facts: &Facts) -> Option<CallHandle> {
+        let (approval, shared) = self.0.waiting.identical(facts.digest())?;
+        let expires_at = facts.now.plus(self.0.settings.approval_wait);
+        CallHandle::joined(
+            &shared,
+            Event::ApprovalPending {
+                approval,
+                expires_at,
+                joined: true,
+            },
+        )
+    }
+}
+
+impl Inner {
+    pub(crate) fn agents(&self) -> std::sync::RwLockReadGuard<'_, Agents> {
+        self.agents.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn lock_floods(&self) -> MutexGuard<'_, Floods> {
+        self.floods.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn lock_live(&self) -> MutexGuard<'_, HashMap<CallId, CancellationToken>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes the counted entry of a flood when one is due; gives the denial to answer with.
+    pub(crate) async fn turned_away(&self, flooded: Flooded) -> Denial {
+        if let Some(entry) = flooded.entry {
+            let written = self
+                .journal
+                .append_if(Stream::Daemon, Expected::Any, vec![*entry])
+                .await;
+            if let Err(error) = written {
+                tracing::error!(%error, "a flood could not be recorded");
+            }
+        }
+        flooded.denial
+    }
+
+    fn agent_of(&self, principal: &Principal) -> Result<Option<palyra_identity::Agent>, Refusal> {
+        let Some(name) = principal.agent() else {
+            return Ok(None);
+        };
+        let found = self.agents().get(name).cloned();
+        found.map(Some).ok_or_else(|| {
+            Refusal::new(
+                RefusalKind::Forbidden,
+                "unknown_agent",
+                format!("no agent `{name}` is registered"),
+                format!("register it with `palyra agents add {name}`"),
+            )
+        })
+    }
+
+    pub(crate) async fn note(&self, entry: Entry) -> Result<(), Refusal> {
+        self.journal
+            .append_if(Stream::Daemon, Expected::Any, vec![entry])
+            .await?;
+        Ok(())
+    }
+}
+
+fn stopping() -> Refusal {
+    Refusal::denied(Denial::new(
+        DenialCode::ShuttingDown,
+        "the daemon is on its way down",
+        "start it again with `./run`, or let `palyra exec` start one",
+    ))
+}
+
+/// What a call's driver and everyone who waits for it share.
+pub(crate) struct CallShared {
+    pub(crate) call: CallId,
+    pub(crate) cancel: CancellationToken,
+    interested: AtomicUsize,
+    report: watch::Receiver<Option<Arc<CallReport>>>,
+}
+
+/// One caller's hold on a call. When the last one lets go, the call is cancelled.
+pub struct CallHandle {
+    pub(crate) shared: Arc<CallShared>,
+    events: mpsc::Receiver<Event>,
+    report: watch::Receiver<Option<Arc<CallReport>>>,
+}
+
+type ReportSender = watch::Sender<Option<Arc<CallReport>>>;
+
+impl CallHandle {
+    fn new(call: CallId) -> (Self, Arc<CallShared>, ReportSender, mpsc::Sender<Event>) {
+        let (report_sender, report) = watch::channel(None);
+        let (event_sender, events) = mpsc::channel(64);
+        let shared = Arc::new(CallShared {
+            call,
+            cancel: CancellationToken::new(),
+            interested: AtomicUsize::new(1),
+            report: report.clone(),
+        });
+        let handle = Self {
+            shared: Arc::clone(&shared),
+            events,
+            report,
+        };
+        (handle, shared, report_sender, event_sender)
+    }
+
+    /// A further hold, unless the last one has just let go.
+    fn joined(shared: &Arc<CallShared>, first: Event) -> Option<Self> {
+        let more = |count: usize| (count > 0).then_some(count + 1);
+        shared
+            .interested
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, more)
+            .ok()?;
+        let (sender, events) = mpsc::channel(1);
+        let _ = sender.try_send(first);
+        Some(Self {
+            shared: Arc::clone(shared),
+            events,
+            report: shared.report.clone(),
+        })
+    }
+
+    /// The call.
+    #[must_use]
+    pub fn call(&self) -> &CallId {
+        &self.shared.call
+    }
+
+    /// What happens next; `None` when only the end is left to wait for.
+    pub async fn next(&mut self) -> Option<Event> {
+        self.events.recv().await
+    }
+
+    /// The end.
+    ///
+    /// # Errors
+    /// The call's driver broke; the journal knows how far it came.
+    pub async fn finish(mut self) -> Result<Arc<CallReport>, Refusal> {
+        self.events.close();
+        let ended = self.report.wait_for(Option::is_some).await;
+        let report = ended.ok().and_then(|report| report.clone());
+        report.ok_or_else(|| {
+            Refusal::new(
+                RefusalKind::Unavailable,
+                "internal_error",
+                format!("the call `{}` broke inside the daemon", self.shared.call),
+                format!(
+                    "see `palyra calls show {}` and the daemon's log",
+                    self.shared.call
+                ),
+            )
+        })
+    }
+}
+
+impl Drop for CallHandle {
+    fn drop(&mut self) {
+        if self.shared.interested.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.shared.cancel.cancel();
+        }
+    }
+}

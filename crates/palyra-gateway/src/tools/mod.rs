@@ -1,0 +1,271 @@
+//! The tools. Adding one is adding a file here and its line in [`Registry::standard`].
+//!
+//! A tool describes itself ([`ToolMetadata`]) and turns checked arguments into a plan. It runs
+//! nothing: the plan names the executor, and only the corridor reaches executors.
+
+mod echo;
+mod files;
+mod process_run;
+
+use std::path::{Path, PathBuf};
+
+use palyra_core::{
+    CanonicalJson, Effect, FilePlan, Plan, PlanDigest, ProcessPlan, ReplyPlan, Tier, ToolMetadata,
+    ToolName,
+};
+
+use crate::error::{Refusal, RefusalKind};
+
+/// What a call comes down to.
+#[derive(Debug, Clone)]
+pub enum AnyPlan {
+    /// A reply of ours.
+    Reply(ReplyPlan),
+    /// A process.
+    Process(Box<ProcessPlan>),
+    /// A file operation.
+    File(Box<FilePlan>),
+}
+
+impl AnyPlan {
+    pub(crate) const fn tier(&self) -> Tier {
+        match self {
+            Self::Reply(_) => Tier::Builtin,
+            Self::Process(plan) => plan.tier,
+            Self::File(_) => Tier::B,
+        }
+    }
+}
+
+impl Plan for AnyPlan {
+    fn digest(&self) -> PlanDigest {
+        match self {
+            Self::Reply(plan) => plan.digest(),
+            Self::Process(plan) => plan.digest(),
+            Self::File(plan) => plan.digest(),
+        }
+    }
+}
+
+/// A call made ready: what it does, and what exactly would run.
+#[derive(Debug, Clone)]
+pub struct Prepared {
+    /// What it does to the machine.
+    pub effects: Vec<Effect>,
+    /// What would run.
+    pub plan: AnyPlan,
+}
+
+/// Where a call is prepared.
+#[derive(Debug)]
+pub struct Place<'a> {
+    /// The folder it works on, real.
+    pub workspace: Option<&'a Path>,
+    /// The daemon's own folders.
+    pub masked: &'a [PathBuf],
+    /// The home of the daemon's user, for `HOME`.
+    pub user_home: &'a Path,
+}
+
+impl Place<'_> {
+    fn workspace(&self) -> Result<&Path, Refusal> {
+        self.workspace.ok_or_else(|| {
+            Refusal::new(
+                RefusalKind::Invalid,
+                "workspace_required",
+                "this tool works on a folder and none was given",
+                "give one with `--workspace DIR`",
+            )
+        })
+    }
+}
+
+/// A tool.
+pub trait Tool: Send + Sync {
+    /// What it says of itself.
+    fn metadata(&self) -> ToolMetadata;
+
+    /// Turns arguments that fit the schema into a plan.
+    ///
+    /// # Errors
+    /// The arguments fit the schema and still make no sense here.
+    fn prepare(&self, arguments: &CanonicalJson, place: &Place<'_>) -> Result<Prepared, Refusal>;
+}
+
+/// A tool with what is computed once.
+pub struct Registered {
+    /// What the tool says of itself.
+    pub metadata: ToolMetadata,
+    schema: jsonschema::Validator,
+    tool: Box<dyn Tool>,
+}
+
+/// Every tool, by name.
+pub struct Registry(Vec<Registered>);
+
+/// A tool's schema is no schema: a mistake of ours, found at start.
+#[derive(Debug, thiserror::Error)]
+#[error("the schema of tool `{tool}` cannot be used: {why}")]
+pub struct BadSchema {
+    tool: ToolName,
+    why: String,
+}
+
+impl Registry {
+    /// The tools we ship.
+    ///
+    /// # Errors
+    /// One of them has a broken schema.
+    pub fn standard() -> Result<Self, BadSchema> {
+        Self::of(vec![
+            Box::new(echo::Echo),
+            Box::new(process_run::ProcessRun),
+            Box::new(files::FileTool::Read),
+            Box::new(files::FileTool::List),
+            Box::new(files::FileTool::Write),
+            Box::new(files::FileTool::ApplyPatch),
+        ])
+    }
+
+    fn of(tools: Vec<Box<dyn Tool>>) -> Result<Self, BadSchema> {
+        let register = |tool: Box<dyn Tool>| {
+            let metadata = tool.metadata();
+            match jsonschema::validator_for(&metadata.input_schema) {
+                Ok(schema) => Ok(Registered {
+                    metadata,
+                    schema,
+                    tool,
+                }),
+                Err(error) => Err(BadSchema {
+                    tool: metadata.name,
+                    why: error.to_string(),
+                }),
+            }
+        };
+        tools
+            .into_iter()
+            .map(register)
+            .collect::<Result<_, _>>()
+            .map(Self)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Registered> {
+        self.0.iter()
+    }
+
+    /// The tool of this name.
+    ///
+    /// # Errors
+    /// There is none; the refusal names the nearest one.
+    pub fn find(&self, name: &str) -> Result<&Registered, Refusal> {
+        self.0
+            .iter()
+            .find(|tool| tool.metadata.name.as_str() == name)
+            .ok_or_else(|| {
+                let near =
+                    |tool: &&Registered| strsim::jaro_winkler(tool.metadata.name.as_str(), name);
+                let nearest = self
+                    .0
+                    .iter()
+                    .max_by(|one, other| near(one).total_cmp(&near(other)));
+                let hint = nearest.map_or_else(String::new, |tool| {
+                    format!("did you mean `{}`? ", tool.metadata.name)
+                });
+                let shown: String = name.escape_debug().take(140).collect();
+                Refusal::new(
+                    RefusalKind::NotFound,
+                    "unknown_tool",
+                    format!("there is no tool `{shown}`"),
+                    format!("{hint}see `palyra tools list`"),
+                )
+            })
+    }
+}
+
+impl Registered {
+    /// Checks arguments against the size cap and the schema, then prepares the call.
+    pub(crate) fn prepare(
+        &self,
+        arguments: &CanonicalJson,
+        place: &Place<'_>,
+    ) -> Result<Prepared, Refusal> {
+        let name = self.metadata.name.as_str();
+        let size = arguments.bytes().len() as u64;
+        if size > self.metadata.max_input_bytes {
+            return Err(Refusal::new(
+                RefusalKind::TooLarge,
+                "input_too_large",
+                format!(
+                    "`{name}` takes {} bytes of arguments and was given {size}",
+                    self.metadata.max_input_bytes
+                ),
+                "send less; put large content into a file of the workspace",
+            ));
+        }
+        if let Some(error) = self.schema.iter_errors(arguments.value()).next() {
+            let place = error.instance_path().to_string();
+            let shown = if place.is_empty() {
+                "the arguments".to_owned()
+            } else {
+                format!("`{place}`")
+            };
+            let why: String = error.to_string().escape_debug().take(300).collect();
+            return Err(Refusal::arguments(
+                format!("{shown} do not fit `{name}`: {why}"),
+                name,
+            ));
+        }
+        self.tool.prepare(arguments, place)
+    }
+}
+
+/// A tool name of ours.
+fn own_name(name: &'static str) -> ToolName {
+    #[expect(
+        clippy::expect_used,
+        reason = "the names in this folder are legal; a test lists them"
+    )]
+    name.parse().expect("a legal tool name")
+}
+
+fn text<'a>(arguments: &'a CanonicalJson, member: &str) -> Option<&'a str> {
+    arguments.value().get(member)?.as_str()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tool_registers_under_its_own_name() {
+        let registry = Registry::standard().unwrap();
+        let names: Vec<&str> = registry
+            .iter()
+            .map(|tool| tool.metadata.name.as_str())
+            .collect();
+        assert_eq!(
+            names,
+            [
+                "palyra.echo",
+                "palyra.process.run",
+                "palyra.fs.read",
+                "palyra.fs.list",
+                "palyra.fs.write",
+                "palyra.fs.apply_patch"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_typo_is_met_with_the_nearest_name() {
+        let registry = Registry::standard().unwrap();
+        let refusal = registry.find("palyra.fs.raed").err().unwrap();
+        assert_eq!(refusal.code, "unknown_tool");
+        assert!(
+            refusal.next_step.contains("palyra.fs.read"),
+            "{}",
+            refusal.next_step
+        );
+    }
+}

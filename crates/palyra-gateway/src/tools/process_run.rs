@@ -1,0 +1,227 @@
+//! `palyra.process.run`: one program with its arguments, no shell in between.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+use palyra_core::plan::RunAs;
+use palyra_core::{CanonicalJson, Effect, Limits, ProcessPlan, Tier, ToolCapability, ToolMetadata};
+use palyra_sandbox::ProgramProblem;
+use serde_json::{Value, json};
+
+use super::{AnyPlan, Place, Prepared, Tool, own_name, text};
+use crate::error::{Refusal, RefusalKind};
+
+const NAME: &str = "palyra.process.run";
+const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+const LONGEST: u64 = 24 * 3_600 * 1_000;
+
+pub(super) struct ProcessRun;
+
+impl Tool for ProcessRun {
+    fn metadata(&self) -> ToolMetadata {
+        ToolMetadata {
+            name: own_name(NAME),
+            description: "Runs one program with arguments, without a shell, in the workspace. \
+                          Gives back its output and exit code."
+                .to_owned(),
+            input_schema: schema(),
+            capabilities: BTreeSet::from([
+                ToolCapability::ProcessExec,
+                ToolCapability::Network,
+                ToolCapability::FilesystemRead,
+                ToolCapability::FilesystemWrite,
+            ]),
+            default_sensitive: true,
+            max_input_bytes: 1 << 20,
+            default_limits: Limits::default(),
+        }
+    }
+
+    fn prepare(&self, arguments: &CanonicalJson, place: &Place<'_>) -> Result<Prepared, Refusal> {
+        let workspace = place.workspace()?;
+        let tier = tier(arguments)?;
+        let argv = strings(arguments.value().get("argv"));
+        if argv.iter().any(|word| word.contains('\0')) {
+            return Err(Refusal::arguments(
+                "a word of `/argv` contains a NUL byte",
+                NAME,
+            ));
+        }
+        let cwd = cwd(arguments, workspace, place)?;
+        let run_as = palyra_sandbox::run_as(workspace).map_err(|error| {
+            Refusal::new(
+                RefusalKind::Invalid,
+                "workspace_missing",
+                format!(
+                    "the folder `{}` cannot be used: {error}",
+                    workspace.display()
+                ),
+                "choose another with `--workspace`",
+            )
+        })?;
+        let env = environment(arguments, run_as, place.user_home)?;
+        let path = env
+            .iter()
+            .find(|(name, _)| name == "PATH")
+            .map_or("", |(_, value)| value);
+        let typed = argv.first().map_or("", String::as_str);
+        let program = palyra_sandbox::resolve_program(typed, path, &cwd)
+            .map_err(|error| unresolved(&error))?;
+        let plan = ProcessPlan {
+            program: program.clone(),
+            argv,
+            env,
+            cwd,
+            workspace: workspace.to_owned(),
+            stdin: text(arguments, "stdin").map(str::to_owned),
+            tier,
+            limits: limits(arguments),
+            masked: place.masked.to_vec(),
+            run_as,
+        };
+        let effects = vec![Effect::Exec { program }];
+        Ok(Prepared {
+            effects,
+            plan: AnyPlan::Process(Box::new(plan)),
+        })
+    }
+}
+
+fn schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "argv": {
+                "type": "array",
+                "items": { "type": "string" },
+                "minItems": 1,
+                "maxItems": 4096,
+                "description": "The program and its arguments, one word each."
+            },
+            "cwd": { "type": "string", "description": "Where to start; the workspace when absent." },
+            "env": {
+                "type": "object",
+                "additionalProperties": { "type": "string" },
+                "propertyNames": { "pattern": "^[A-Za-z_][A-Za-z0-9_]*$" },
+                "description": "Environment variables; nothing else is inherited."
+            },
+            "stdin": { "type": "string", "description": "What to read on standard input." },
+            "timeout_ms": {
+                "type": "integer", "minimum": 1, "maximum": LONGEST,
+                "description": "Wall-clock limit in milliseconds."
+            },
+            "address_space": {
+                "type": "integer", "minimum": 1_048_576,
+                "description": "Limit of address space in bytes; breaks Node and the JVM."
+            },
+            "tier": { "enum": ["b", "c"], "description": "How strongly to confine it." }
+        },
+        "required": ["argv"],
+        "additionalProperties": false
+    })
+}
+
+fn tier(arguments: &CanonicalJson) -> Result<Tier, Refusal> {
+    match text(arguments, "tier") {
+        None | Some("b") => Ok(Tier::B),
+        Some(_) => Err(Refusal::new(
+            RefusalKind::Unavailable,
+            "sandbox_unavailable",
+            "tier c is not available in this version",
+            "leave `--tier` out, or use `--tier b`",
+        )),
+    }
+}
+
+fn cwd(
+    arguments: &CanonicalJson,
+    workspace: &Path,
+    place: &Place<'_>,
+) -> Result<std::path::PathBuf, Refusal> {
+    let Some(given) = text(arguments, "cwd") else {
+        return Ok(workspace.to_owned());
+    };
+    let real = crate::workspace::real_folder(Path::new(given))?;
+    if !real.starts_with(workspace) || place.masked.iter().any(|own| real.starts_with(own)) {
+        return Err(Refusal::new(
+            RefusalKind::Invalid,
+            "cwd_outside_workspace",
+            format!(
+                "`{}` is not inside the workspace `{}`",
+                real.display(),
+                workspace.display()
+            ),
+            "start it inside the workspace, or name a wider one with `--workspace`",
+        ));
+    }
+    Ok(real)
+}
+
+fn limits(arguments: &CanonicalJson) -> Limits {
+    let number = |member: &str| arguments.value().get(member).and_then(Value::as_u64);
+    let usual = Limits::default();
+    Limits {
+        wall: number("timeout_ms").map_or(usual.wall, Duration::from_millis),
+        address_space: number("address_space"),
+        ..usual
+    }
+}
+
+/// The whole environment: a few plain variables, then what the call names.
+fn environment(
+    arguments: &CanonicalJson,
+    run_as: RunAs,
+    user_home: &Path,
+) -> Result<Vec<(String, String)>, Refusal> {
+    let home = match run_as {
+        RunAs::Daemon | RunAs::Root => user_home.display().to_string(),
+        RunAs::Owner { uid, .. } => home_of(uid).unwrap_or_else(|| "/".to_owned()),
+    };
+    let mut env = vec![
+        ("HOME".to_owned(), home),
+        ("LANG".to_owned(), "C.UTF-8".to_owned()),
+        ("PATH".to_owned(), USUAL_PATH.to_owned()),
+    ];
+    let given = arguments.value().get("env").and_then(Value::as_object);
+    for (name, value) in given.into_iter().flatten() {
+        let value = value.as_str().unwrap_or_default();
+        if value.contains('\0') {
+            return Err(Refusal::arguments(
+                format!("`/env/{name}` contains a NUL byte"),
+                NAME,
+            ));
+        }
+        env.retain(|(known, _)| known != name);
+        env.push((name.clone(), value.to_owned()));
+    }
+    Ok(env)
+}
+
+/// The home of a uid, as `/etc/passwd` has it.
+fn home_of(uid: u32) -> Option<String> {
+    let passwd = std::fs::read_to_string("/etc/passwd").ok()?;
+    let uid = uid.to_string();
+    passwd.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split(':').collect();
+        (fields.get(2) == Some(&uid.as_str())).then(|| fields.get(5).map(ToString::to_string))?
+    })
+}
+
+fn strings(list: Option<&Value>) -> Vec<String> {
+    let items = list.and_then(Value::as_array).into_iter().flatten();
+    items.filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+fn unresolved(error: &ProgramProblem) -> Refusal {
+    let code = match error {
+        ProgramProblem::NotFound(_) | ProgramProblem::NotAName(_) => "program_not_found",
+        ProgramProblem::NotExecutable(_) => "program_not_executable",
+    };
+    Refusal::new(
+        RefusalKind::NotFound,
+        code,
+        error.to_string(),
+        "check the program's name and its `x` bit; `--env PATH` decides where it is looked for",
+    )
+}
