@@ -157,6 +157,7 @@ impl Client {
         Ok(Events {
             body: response.into_body(),
             buffer: BytesMut::new(),
+            searched: 0,
         })
     }
 
@@ -213,6 +214,8 @@ impl Client {
 pub struct Events {
     body: Incoming,
     buffer: BytesMut,
+    /// How much of the buffer holds no line end: a long line is searched once, not once a frame.
+    searched: usize,
 }
 
 impl Events {
@@ -222,10 +225,13 @@ impl Events {
     /// The conversation broke.
     pub async fn next(&mut self) -> Result<Option<CallEvent>, ClientError> {
         loop {
-            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
-                let line = self.buffer.split_to(end + 1);
+            let unsearched = self.buffer.iter().skip(self.searched);
+            if let Some(end) = unsearched.copied().position(|byte| byte == b'\n') {
+                let line = self.buffer.split_to(self.searched + end + 1);
+                self.searched = 0;
                 return serde_json::from_slice(&line).map(Some).map_err(broken);
             }
+            self.searched = self.buffer.len();
             match self.body.frame().await {
                 Some(frame) => {
                     if let Ok(data) = frame?.into_data() {

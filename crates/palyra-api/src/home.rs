@@ -99,6 +99,20 @@ impl Home {
         folders
     }
 
+    /// Whether a file of this name shows that a folder is a daemon's.
+    #[must_use]
+    pub fn owns(name: &std::ffi::OsStr) -> bool {
+        const OURS: [&str; 6] = [
+            "palyra.toml",
+            "palyrad.sock",
+            "palyrad.lock",
+            "start.lock",
+            "journal.db",
+            "digest.key",
+        ];
+        OURS.iter().any(|own| name == *own)
+    }
+
     /// The folder whose owner the daemon must be.
     #[must_use]
     pub fn state(&self) -> &Path {
