@@ -1,0 +1,305 @@
+//! Tables and lists of facts, aligned by how wide text looks rather than how many bytes it has.
+
+use std::fmt::Write as _;
+
+use anstyle::Style;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use crate::output::{DIM, PLAIN};
+use crate::safe;
+
+/// Between two columns.
+const GAP: &str = "  ";
+/// No column is cut shorter than this.
+const NARROWEST: usize = 16;
+
+/// One cell. Its text is made harmless on the way in.
+#[derive(Debug, Clone)]
+pub struct Cell {
+    text: String,
+    style: Style,
+}
+
+impl Cell {
+    /// Plain text.
+    #[must_use]
+    pub fn new(text: impl AsRef<str>) -> Self {
+        Self::styled(text, PLAIN)
+    }
+
+    /// Text in a style.
+    #[must_use]
+    pub fn styled(text: impl AsRef<str>, style: Style) -> Self {
+        let text = safe::line(text.as_ref()).into_owned();
+        Self { text, style }
+    }
+
+    fn width(&self) -> usize {
+        self.text.width()
+    }
+}
+
+/// One column.
+#[derive(Debug, Clone, Copy)]
+pub struct Column {
+    head: &'static str,
+    right: bool,
+    flexible: bool,
+}
+
+impl Column {
+    /// Text, from the left.
+    #[must_use]
+    pub const fn left(head: &'static str) -> Self {
+        Self {
+            head,
+            right: false,
+            flexible: false,
+        }
+    }
+
+    /// Numbers, from the right.
+    #[must_use]
+    pub const fn right(head: &'static str) -> Self {
+        Self {
+            head,
+            right: true,
+            flexible: false,
+        }
+    }
+
+    /// Text that may be cut when the terminal is narrow.
+    #[must_use]
+    pub const fn flexible(head: &'static str) -> Self {
+        Self {
+            head,
+            right: false,
+            flexible: true,
+        }
+    }
+}
+
+/// Rows under headings.
+#[derive(Debug)]
+pub struct Table {
+    columns: Vec<Column>,
+    rows: Vec<Vec<Cell>>,
+}
+
+impl Table {
+    /// A table without rows.
+    #[must_use]
+    pub fn new(columns: impl Into<Vec<Column>>) -> Self {
+        Self {
+            columns: columns.into(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row, one cell a column.
+    pub fn row(&mut self, cells: impl Into<Vec<Cell>>) {
+        self.rows.push(cells.into());
+    }
+
+    /// The table as text, cut to `width` columns if there is such a limit.
+    #[must_use]
+    pub fn render(&self, width: Option<usize>) -> String {
+        let widths = self.widths(width);
+        let heads = self
+            .columns
+            .iter()
+            .map(|column| Cell::styled(column.head, DIM))
+            .collect();
+        let mut text = String::new();
+        for row in std::iter::once(&heads).chain(&self.rows) {
+            self.write_row(row, &widths, &mut text);
+        }
+        text
+    }
+
+    fn write_row(&self, row: &[Cell], widths: &[usize], to: &mut String) {
+        let mut line = String::new();
+        for (position, ((cell, column), width)) in
+            row.iter().zip(&self.columns).zip(widths).enumerate()
+        {
+            let shown = cut(&cell.text, *width);
+            let padding = " ".repeat(width.saturating_sub(shown.width()));
+            let style = cell.style;
+            let gap = if position == 0 { "" } else { GAP };
+            let _ = match column.right {
+                true => write!(line, "{gap}{padding}{style}{shown}{style:#}"),
+                false => write!(line, "{gap}{style}{shown}{style:#}{padding}"),
+            };
+        }
+        to.push_str(line.trim_end());
+        to.push('\n');
+    }
+
+    fn widths(&self, limit: Option<usize>) -> Vec<usize> {
+        let column_width = |(position, column): (usize, &Column)| {
+            let cells = self
+                .rows
+                .iter()
+                .filter_map(|row| row.get(position))
+                .map(Cell::width);
+            cells.max().unwrap_or(0).max(column.head.len())
+        };
+        let mut widths: Vec<usize> = self.columns.iter().enumerate().map(column_width).collect();
+        let gaps = GAP.len() * widths.len().saturating_sub(1);
+        let mut over = match limit {
+            Some(limit) => (widths.iter().sum::<usize>() + gaps).saturating_sub(limit),
+            None => 0,
+        };
+        // The last flexible column gives first: it is the least important.
+        for (width, _) in widths
+            .iter_mut()
+            .zip(&self.columns)
+            .rev()
+            .filter(|(_, c)| c.flexible)
+        {
+            let given = over.min(width.saturating_sub(NARROWEST));
+            *width -= given;
+            over -= given;
+        }
+        widths
+    }
+}
+
+/// Facts about one thing: a name and a value a line.
+#[derive(Debug, Default)]
+pub struct Facts(Vec<(&'static str, Vec<Cell>)>);
+
+impl Facts {
+    /// Adds a fact.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: impl AsRef<str>) -> Self {
+        self.push(name, Cell::new(value));
+        self
+    }
+
+    /// Adds a fact in a style.
+    #[must_use]
+    pub fn styled(mut self, name: &'static str, value: impl AsRef<str>, style: Style) -> Self {
+        self.push(name, Cell::styled(value, style));
+        self
+    }
+
+    /// Adds a fact that may be missing.
+    #[must_use]
+    pub fn maybe(self, name: &'static str, value: Option<impl AsRef<str>>) -> Self {
+        match value {
+            Some(value) => self.with(name, value),
+            None => self,
+        }
+    }
+
+    /// Adds a fact with a value over several lines; none of them, no fact.
+    #[must_use]
+    pub fn lines(mut self, name: &'static str, values: impl IntoIterator<Item = Cell>) -> Self {
+        let values: Vec<Cell> = values.into_iter().collect();
+        if !values.is_empty() {
+            self.0.push((name, values));
+        }
+        self
+    }
+
+    fn push(&mut self, name: &'static str, value: Cell) {
+        self.0.push((name, vec![value]));
+    }
+
+    /// The facts as text.
+    #[must_use]
+    pub fn render(&self) -> String {
+        let widest = self.0.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        let mut text = String::new();
+        for (name, values) in &self.0 {
+            for (position, Cell { text: value, style }) in values.iter().enumerate() {
+                let shown = if position == 0 { name } else { "" };
+                let _ = writeln!(text, "{DIM}{shown:widest$}{DIM:#}  {style}{value}{style:#}");
+            }
+        }
+        text
+    }
+}
+
+/// As much of `text` as fits, with `…` where it was cut.
+fn cut(text: &str, width: usize) -> std::borrow::Cow<'_, str> {
+    if text.width() <= width {
+        return text.into();
+    }
+    let mut kept = String::new();
+    let mut used = 1;
+    for letter in text.chars() {
+        used += letter.width().unwrap_or(0);
+        if used > width {
+            break;
+        }
+        kept.push(letter);
+    }
+    kept.push('…');
+    kept.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain(text: &str) -> String {
+        anstream::adapter::strip_str(text).to_string()
+    }
+
+    fn sample() -> Table {
+        let mut table = Table::new([
+            Column::left("NAME"),
+            Column::right("N"),
+            Column::flexible("WHAT"),
+        ]);
+        table.row([
+            Cell::new("a"),
+            Cell::new("7"),
+            Cell::new("something rather long to say here"),
+        ]);
+        table.row([Cell::new("世界"), Cell::new("1234"), Cell::new("")]);
+        table
+    }
+
+    #[test]
+    fn columns_line_up_by_looks() {
+        let expected = "\
+NAME     N  WHAT
+a        7  something rather long to say here
+世界  1234
+";
+        assert_eq!(plain(&sample().render(None)), expected);
+    }
+
+    #[test]
+    fn a_narrow_terminal_cuts_what_may_be_cut() {
+        let text = plain(&sample().render(Some(32)));
+        assert!(text.contains("a        7  something rather lo…"), "{text}");
+        assert!(text.lines().all(|line| line.width() <= 32), "{text}");
+        // Never to nothing: then it wraps instead.
+        assert!(plain(&sample().render(Some(10))).contains("something rathe…"));
+    }
+
+    #[test]
+    fn hostile_cells_stay_in_their_cell() {
+        let mut table = Table::new([Column::left("WHO"), Column::left("WHAT")]);
+        table.row([Cell::new("agent:x\n\u{1b}[2J"), Cell::new("\u{202e}sl")]);
+        let text = plain(&table.render(None));
+        assert_eq!(text.lines().count(), 2);
+        assert!(text.contains(r"agent:x\n\u{1b}[2J  \u{202e}sl"), "{text}");
+    }
+
+    #[test]
+    fn facts_line_up() {
+        let facts = Facts::default()
+            .with("id", "call_x")
+            .maybe("missing", None::<&str>)
+            .lines("warnings", [Cell::new("one"), Cell::new("two")]);
+        assert_eq!(
+            plain(&facts.render()),
+            "id        call_x\nwarnings  one\n          two\n"
+        );
+    }
+}
