@@ -1,0 +1,380 @@
+//! The command line as it is typed: one definition for parsing, help, completions and man pages.
+//!
+//! What it *means* (which folder, which environment, which request) is worked out in
+//! [`crate::commands`]. Examples live in [`crate::help`] and lead every help text.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use palyra_core::{AgentName, ApprovalId, CallId, Span, ToolName};
+
+use crate::values::{AsAgent, EnvArg, JsonArg};
+
+/// Puts a decision, limits and a durable record in front of every tool call
+#[derive(Debug, Parser)]
+#[command(
+    name = "palyra",
+    version,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+pub struct Palyra {
+    /// How to answer.
+    #[command(flatten)]
+    pub style: Style,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// How to answer.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct Style {
+    /// Print one JSON document instead of text (JSON lines with `--follow`)
+    #[arg(long, global = true, display_order = 100)]
+    pub json: bool,
+    /// Print only data and errors, no notes
+    #[arg(long, short, global = true, display_order = 101)]
+    pub quiet: bool,
+}
+
+/// As whom to speak to the daemon.
+#[derive(Debug, Clone, Args)]
+pub struct Whom {
+    /// Act as one of your agents: this lowers what you may do and never raises it
+    #[arg(
+        long = "as",
+        value_name = "agent:NAME",
+        global = true,
+        display_order = 90
+    )]
+    pub agent: Option<AsAgent>,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Write a commented palyra.toml and make the daemon's folders
+    Init,
+    /// Show the daemon: who you are to it, what waits, what the sandbox can do
+    Status(Whom),
+    /// Run a program: decided, limited, recorded
+    Exec(Exec),
+    /// Call a tool with JSON arguments
+    Call(Call),
+    /// Register and list the agents that act for you
+    Agents(Agents),
+    /// List the tools and their schemas
+    Tools(Tools),
+    /// Look at past and running calls
+    Calls(Calls),
+    /// See what waits for a yes or no, and decide
+    Approvals(Approvals),
+    /// Read the journal, the record of everything
+    Journal(Journal),
+    /// Print a completion script for your shell
+    Completions(Completions),
+    /// Print or write the man pages
+    Man(Man),
+    /// Show what the exit codes mean
+    ExitCodes,
+}
+
+impl Command {
+    /// As whom this command speaks to the daemon.
+    #[must_use]
+    pub const fn whom(&self) -> Option<&AsAgent> {
+        let whom = match self {
+            Self::Init | Self::Completions(_) | Self::Man(_) | Self::ExitCodes => return None,
+            Self::Status(whom) => whom,
+            Self::Exec(exec) => &exec.whom,
+            Self::Call(call) => &call.whom,
+            Self::Agents(agents) => &agents.whom,
+            Self::Tools(tools) => &tools.whom,
+            Self::Calls(calls) => &calls.whom,
+            Self::Approvals(approvals) => &approvals.whom,
+            Self::Journal(journal) => &journal.whom,
+        };
+        whom.agent.as_ref()
+    }
+}
+
+/// `palyra exec`.
+#[derive(Debug, Args)]
+pub struct Exec {
+    /// As whom.
+    #[command(flatten)]
+    pub whom: Whom,
+    /// Kill it, and everything it started, after this long (`500ms`, `30s`, `1h30m`)
+    #[arg(long, value_name = "SPAN")]
+    pub timeout: Option<Span>,
+    /// The folder it works on [default: the current folder, or the agent's own]
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    pub workspace: Option<PathBuf>,
+    /// How strongly to confine it: b is limits, Landlock and a system-call filter
+    #[arg(long, value_enum)]
+    pub tier: Option<TierArg>,
+    /// Pass a variable on, or set one; otherwise it sees PATH, LANG, LC_ALL, TERM and TZ
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    pub env: Vec<EnvArg>,
+    /// The program and its arguments; write `--` in front
+    #[arg(
+        value_name = "PROG",
+        required = true,
+        trailing_var_arg = true,
+        value_hint = clap::ValueHint::CommandWithArguments
+    )]
+    pub command: Vec<OsString>,
+}
+
+/// How strongly to confine a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[expect(
+    missing_docs,
+    reason = "clap would print them, and stretch every help text"
+)]
+pub enum TierArg {
+    B,
+    C,
+}
+
+impl TierArg {
+    /// The word on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::B => "b",
+            Self::C => "c",
+        }
+    }
+}
+
+/// `palyra call`.
+#[derive(Debug, Args)]
+pub struct Call {
+    /// As whom.
+    #[command(flatten)]
+    pub whom: Whom,
+    /// The tool, as `palyra tools list` names it
+    pub tool: ToolName,
+    /// Its arguments: JSON text, `-` for standard input, or `@FILE`
+    #[arg(long = "args", value_name = "JSON|-|@FILE", default_value = "{}")]
+    pub arguments: JsonArg,
+    /// The folder it works on [default: the current folder, or the agent's own]
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    pub workspace: Option<PathBuf>,
+}
+
+/// `palyra agents`.
+#[derive(Debug, Args)]
+pub struct Agents {
+    /// As whom.
+    #[command(flatten)]
+    pub whom: Whom,
+    /// What.
+    #[command(subcommand)]
+    pub action: AgentsAction,
+}
+
+/// What to do with agents.
+#[derive(Debug, Subcommand)]
+pub enum AgentsAction {
+    /// Register an agent and fix the folder it works on
+    Add {
+        /// Its name: a-z, 0-9, `-`, `_` and `.`
+        name: AgentName,
+        /// The folder it works on [default: the current folder]
+        #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+        workspace: Option<PathBuf>,
+    },
+    /// List the agents
+    List,
+    /// Show one agent
+    Show {
+        /// Its name
+        name: AgentName,
+    },
+    /// Remove an agent; its records stay
+    Remove {
+        /// Its name
+        name: AgentName,
+    },
+}
+
+/// `palyra tools`.
+#[derive(Debug, Args)]
+pub struct Tools {
+    /// As whom.
+    #[command(flatten)]
+    pub whom: Whom,
+    /// What.
+    #[command(subcommand)]
+    pub action: ToolsAction,
+}
+
+/// What to do with tools.
+#[derive(Debug, Subcommand)]
+pub enum ToolsAction {
+    /// List the tools
+    List,
+    /// Show one tool: what it needs, its limits, the schema of its arguments
+    Show {
+        /// Its name
+        name: ToolName,
+    },
+}
+
+/// `palyra calls`.
+#[derive(Debug, Args)]
+pub struct Calls {
+    /// As whom.
+    #[command(flatten)]
+    pub whom: Whom,
+    /// What.
+    #[command(subcommand)]
+    pub action: CallsAction,
+}
+
+/// What to do with calls.
+#[derive(Debug, Subcommand)]
+pub enum CallsAction {
+    /// List calls, newest first
+    List {
+        /// How many
+        #[arg(long, short = 'n', value_name = "N", default_value_t = 20,
+              value_parser = clap::value_parser!(u32).range(1..=1000))]
+        limit: u32,
+        /// Only calls older than this one
+        #[arg(long, value_name = "CALL")]
+        before: Option<CallId>,
+        /// Only calls of this agent
+        #[arg(long, value_name = "NAME")]
+        agent: Option<AgentName>,
+        /// Only calls that stand like this
+        #[arg(long, value_enum)]
+        state: Option<StateArg>,
+    },
+    /// Show one call with its whole record
+    Show {
+        /// The call
+        id: CallId,
+    },
+}
+
+/// Where a call stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the words are the wire's own")]
+pub enum StateArg {
+    Proposed,
+    Waiting,
+    Admitted,
+    Completed,
+    Denied,
+    ApprovalDenied,
+    ApprovalExpired,
+    TimedOut,
+    Cancelled,
+    Failed,
+    SandboxUnavailable,
+    Interrupted,
+}
+
+/// `palyra approvals`.
+#[derive(Debug, Args)]
+pub struct Approvals {
+    /// As whom.
+    #[command(flatten)]
+    pub whom: Whom,
+    /// What.
+    #[command(subcommand)]
+    pub action: ApprovalsAction,
+}
+
+/// What to do with approvals.
+#[derive(Debug, Subcommand)]
+pub enum ApprovalsAction {
+    /// List what waits for an answer
+    List {
+        /// Include what was decided, expired or cancelled
+        #[arg(long)]
+        all: bool,
+        /// How many
+        #[arg(long, short = 'n', value_name = "N", default_value_t = 50,
+              value_parser = clap::value_parser!(u32).range(1..=1000))]
+        limit: u32,
+        /// Only approvals older than this one
+        #[arg(long, value_name = "APPROVAL")]
+        before: Option<ApprovalId>,
+    },
+    /// Show exactly what would run
+    Show {
+        /// The approval
+        id: ApprovalId,
+    },
+    /// Say yes or no; the call that waits goes on or is denied
+    Decide {
+        /// The approval
+        id: ApprovalId,
+        /// Yes or no, to exactly what `show` shows
+        #[arg(long, value_enum)]
+        decision: DecisionArg,
+        /// Why; a deny reason goes back to the agent
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+    },
+}
+
+/// Yes or no.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[expect(
+    missing_docs,
+    reason = "clap would print them, and stretch every help text"
+)]
+pub enum DecisionArg {
+    Allow,
+    Deny,
+}
+
+/// `palyra journal`.
+#[derive(Debug, Args)]
+pub struct Journal {
+    /// As whom.
+    #[command(flatten)]
+    pub whom: Whom,
+    /// What.
+    #[command(subcommand)]
+    pub action: JournalAction,
+}
+
+/// What to do with the journal.
+#[derive(Debug, Subcommand)]
+pub enum JournalAction {
+    /// Print the newest entries, oldest of them first
+    Tail {
+        /// How many
+        #[arg(short = 'n', long, value_name = "N", default_value_t = 10,
+              value_parser = clap::value_parser!(u32).range(0..=100_000))]
+        lines: u32,
+        /// Go on printing entries as they are written
+        #[arg(long, short)]
+        follow: bool,
+    },
+}
+
+/// `palyra completions`.
+#[derive(Debug, Args)]
+pub struct Completions {
+    /// For which shell
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+/// `palyra man`.
+#[derive(Debug, Args)]
+pub struct Man {
+    /// Write one page per command into this folder instead of printing palyra(1)
+    #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    pub folder: Option<PathBuf>,
+}
