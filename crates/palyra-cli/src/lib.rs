@@ -1,1 +1,131 @@
-//! palyra-cli
+//! `palyra`, the command line.
+//!
+//! This room knows arguments ([`args`], [`values`], [`help`]), what they mean ([`commands`]) and
+//! how to answer: [`output`], [`table`], [`when`], [`safe`], [`failure`] and [`exit`]. It speaks to
+//! the daemon through `palyra-api` alone, starts one for a person who has none ([`autostart`]),
+//! and never touches the daemon's state.
+
+#![forbid(unsafe_code)]
+
+pub mod args;
+pub mod autostart;
+pub mod calling;
+pub mod commands;
+pub mod exit;
+pub mod failure;
+pub mod folders;
+pub mod help;
+pub mod output;
+pub mod place;
+pub mod safe;
+pub mod session;
+pub mod table;
+pub mod values;
+pub mod when;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::FromArgMatches;
+
+use crate::args::{Command, Palyra};
+use crate::exit::{Exit, Meaning};
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// Runs the command line `words`, program name first, and gives the code to exit with.
+#[must_use]
+pub fn run(words: Vec<OsString>) -> ExitCode {
+    let parsed = help::command()
+        .try_get_matches_from(&words)
+        .and_then(|matches| Palyra::from_arg_matches(&matches));
+    let palyra = match parsed {
+        Ok(palyra) => palyra,
+        Err(error) => return not_parsed(&error, means_exec(&words)),
+    };
+    let of_exec = matches!(palyra.command, Command::Exec(_));
+    let output = Output::new(palyra.style);
+    let exit = carry_out(palyra.command, output).unwrap_or_else(|failure| {
+        output.failure(&failure);
+        Exit::Ours(failure.meaning)
+    });
+    ExitCode::from(exit.code(of_exec))
+}
+
+/// The work goes on beside the wait for Ctrl-C, so that even a blocked write can be left.
+fn carry_out(command: Command, output: Output) -> Result<Exit, Failure> {
+    let cancels = matches!(command, Command::Exec(_) | Command::Call(_));
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build();
+    let runtime = runtime.map_err(|error| internal(&error))?;
+    let exit = runtime.block_on(async {
+        let work = tokio::spawn(commands::run(command, output));
+        tokio::select! {
+            done = work => done.map_err(|error| internal(&error))?,
+            () = interrupted(cancels) => {
+                tell_cancelled(&output);
+                Ok(Exit::Ours(Meaning::Interrupted))
+            }
+        }
+    });
+    // Closing the connection is what cancels the call; nothing is waited for.
+    runtime.shutdown_background();
+    exit
+}
+
+/// Ctrl-C, for commands that have something to cancel; others just end by the signal.
+async fn interrupted(cancels: bool) {
+    if !cancels || tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending().await
+    }
+}
+
+fn tell_cancelled(output: &Output) {
+    match calling::UNDER_WAY.get() {
+        Some(call) => output.note(&format!("cancelled {}", safe::line(call))),
+        None => output.note("cancelled"),
+    }
+}
+
+fn internal(error: &dyn std::fmt::Display) -> Failure {
+    Failure::new(
+        Meaning::Error,
+        "internal",
+        format!("something that cannot happen did: {error}"),
+        "report it as a bug, with this line",
+    )
+}
+
+/// Help and version are answers; anything else is a usage error.
+fn not_parsed(error: &clap::Error, of_exec: bool) -> ExitCode {
+    let printed = error.print();
+    let meaning = match (error.use_stderr(), printed) {
+        (true, _) => Meaning::Usage,
+        (false, Ok(())) => Meaning::Ok,
+        (false, Err(error)) => Failure::unwritable(&error).meaning,
+    };
+    ExitCode::from(Exit::Ours(meaning).code(of_exec))
+}
+
+/// Whether words that do not parse were meant for `exec`, whose usage errors have their own code.
+fn means_exec(words: &[OsString]) -> bool {
+    let mut words = words.iter().skip(1).filter_map(|word| word.to_str());
+    words.find(|word| !word.starts_with('-')) == Some("exec")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exec_is_recognised_before_it_parses() {
+        let means =
+            |line: &str| means_exec(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert!(means("palyra exec --bogus"));
+        assert!(means("palyra --json -q exec --bogus"));
+        assert!(!means("palyra call exec"));
+        assert!(!means("palyra"));
+    }
+}

@@ -1,0 +1,207 @@
+//! A call as its caller hears it: the wait for a person, the output, the end.
+
+use std::sync::OnceLock;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use palyra_api::wire::{CallEvent, CallResult, Outcome};
+use palyra_api::{Client, ClientError};
+use palyra_core::{Clock, SystemClock};
+use serde_json::Value;
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::{COMMAND, DIM, Output, STRONG, pretty};
+use crate::safe;
+use crate::when;
+
+/// The call that goes on, for whoever has to say that it was cancelled.
+pub static UNDER_WAY: OnceLock<String> = OnceLock::new();
+
+/// Which command makes the call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// Output is passed on as it comes, and the exit code is the child's.
+    Exec,
+    /// What the tool gave back is printed, and the exit code is Palyra's.
+    Call,
+}
+
+/// A call about to be made.
+pub struct Calling {
+    /// The request as JSON.
+    pub body: Bytes,
+    /// What will run, harmless to a terminal.
+    pub what: String,
+    /// Which command makes it.
+    pub by: By,
+}
+
+impl Calling {
+    /// Makes the call and tells of it until its end.
+    ///
+    /// # Errors
+    /// It could not be proposed, or the conversation broke.
+    pub async fn run(self, client: &mut Client, output: &Output) -> Result<Exit, Failure> {
+        let result = self.hear(client, output).await?;
+        match (&result.output, self.by) {
+            _ if output.is_json() => output.document(&result)?,
+            (Some(value), By::Call) => output.text(&format!("{}\n", pretty(value)))?,
+            (Some(_), By::Exec) | (None, By::Exec | By::Call) => {}
+        }
+        explain(&result, output);
+        Ok(Exit::of_result(&result, self.by == By::Exec))
+    }
+
+    /// Makes the call and gives back its result, unsaid.
+    ///
+    /// # Errors
+    /// It could not be proposed, or the conversation broke.
+    async fn hear(&self, client: &mut Client, output: &Output) -> Result<CallResult, Failure> {
+        let mut events = client.call_events(self.body.clone()).await?;
+        let mut waited = false;
+        loop {
+            match events.next().await? {
+                Some(CallEvent::Accepted { call_id }) => {
+                    let _ = UNDER_WAY.set(call_id);
+                }
+                Some(CallEvent::ApprovalPending {
+                    approval_id,
+                    expires_at,
+                    joined,
+                    ..
+                }) => {
+                    waited = true;
+                    self.tell_waiting(&approval_id, &expires_at, joined, output);
+                }
+                Some(CallEvent::Started) if waited => output.note("approved; it runs"),
+                Some(CallEvent::Started) => {}
+                Some(CallEvent::Output { stream, base64 }) => {
+                    if self.by == By::Exec && !output.is_json() {
+                        output.raw(stream, &STANDARD.decode(base64).map_err(garbled)?)?;
+                    }
+                }
+                Some(CallEvent::Finished { result }) => return Ok(*result),
+                Some(CallEvent::Refused { error }) => return Err(Failure::stated(None, error)),
+                None => {
+                    let broken = "it ended in the middle of the call".to_owned();
+                    return Err(ClientError::Broken(broken).into());
+                }
+            }
+        }
+    }
+
+    /// Not a note: without it the command would only seem to hang.
+    fn tell_waiting(&self, approval: &str, expires_at: &str, joined: bool, output: &Output) {
+        let approval = safe::line(approval);
+        let until = when::instant(expires_at, SystemClock.now());
+        let decide = format!("palyra approvals decide {approval} --decision");
+        let joined = if joined {
+            " (the same call was waiting already)"
+        } else {
+            ""
+        };
+        output.say(&format!(
+            "waiting for approval {STRONG}{approval}{STRONG:#}{joined}"
+        ));
+        for (name, value) in [
+            ("what", self.what.clone()),
+            ("yes", format!("{COMMAND}{decide} allow{COMMAND:#}")),
+            ("no", format!("{COMMAND}{decide} deny{COMMAND:#}")),
+            ("until", format!("{until}; then it is denied")),
+        ] {
+            output.say(&format!("  {DIM}{name:5}{DIM:#}  {value}"));
+        }
+    }
+}
+
+/// Says what the exit code and the output alone would not.
+fn explain(result: &CallResult, output: &Output) {
+    let call = safe::line(&result.call_id);
+    if let Some(problem) = &result.problem {
+        output.complain(&problem.message, &problem.next_step);
+    } else if let Some((message, hint)) = usual_words(result.outcome) {
+        output.complain(message, &hint.replace("CALL", &call));
+    }
+    if let Some(signal) = result.signal {
+        output.note(&format!("ended by signal {signal}"));
+    }
+    let observed = |name: &str| {
+        result
+            .attestation
+            .as_ref()
+            .and_then(|record| record.get(name))
+            == Some(&Value::Bool(true))
+    };
+    if observed("truncated") {
+        output.note(&format!(
+            "its output was longer than its limit and was cut; see `palyra calls show {call}`"
+        ));
+    }
+    if observed("running_as_root") {
+        output.note(&format!(
+            "{STRONG}warning:{STRONG:#} it ran as root; run the daemon as an ordinary user, \
+             or work in a folder that is not root's"
+        ));
+    }
+}
+
+/// For outcomes that came without a word of the daemon's.
+fn usual_words(outcome: Outcome) -> Option<(&'static str, &'static str)> {
+    Some(match outcome {
+        Outcome::Completed => return None,
+        Outcome::Denied => ("denied", "see why with `palyra calls show CALL`"),
+        Outcome::ApprovalDenied => ("a person said no", "see why with `palyra calls show CALL`"),
+        Outcome::ApprovalExpired => (
+            "nobody answered in time",
+            "ask again, and answer with `palyra approvals decide`",
+        ),
+        Outcome::TimedOut => (
+            "timed out; it and everything it started was killed",
+            "give it longer with `--timeout`",
+        ),
+        Outcome::Cancelled => ("cancelled", "see `palyra calls show CALL`"),
+        Outcome::Failed => ("failed", "see why with `palyra calls show CALL`"),
+        Outcome::SandboxUnavailable => (
+            "the sandbox cannot be built here",
+            "see what is missing with `palyra status`",
+        ),
+        Outcome::Interrupted => (
+            "the daemon ended while it ran; whether it finished is not known",
+            "see `palyra calls show CALL`",
+        ),
+    })
+}
+
+/// Words as a shell would need them typed, harmless to a terminal.
+#[must_use]
+pub fn quoted(argv: &[String]) -> String {
+    let plain = |letter: char| letter.is_alphanumeric() || "_-./:=@%+,".contains(letter);
+    let word = |word: &String| match !word.is_empty() && word.chars().all(plain) {
+        true => word.clone(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    };
+    safe::line(&argv.iter().map(word).collect::<Vec<_>>().join(" ")).into_owned()
+}
+
+fn garbled(error: base64::DecodeError) -> Failure {
+    ClientError::Broken(format!("a piece of output is not base64: {error}")).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_as_typed() {
+        let shown =
+            |words: &[&str]| quoted(&words.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(shown(&["git", "log", "--format=%H"]), "git log --format=%H");
+        assert_eq!(
+            shown(&["sh", "-c", "echo 'a' $b", ""]),
+            r"sh -c 'echo '\''a'\'' $b' ''"
+        );
+        assert_eq!(shown(&["a\u{1b}[2Kb\n"]), r"'a\u{1b}[2Kb\n'");
+    }
+}

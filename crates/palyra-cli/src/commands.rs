@@ -1,0 +1,79 @@
+//! What each command means and does: one file a noun.
+
+mod agents;
+mod approvals;
+mod call;
+mod calls;
+mod exec;
+mod init;
+mod journal;
+mod shell;
+mod status;
+mod tools;
+
+use serde::de::DeserializeOwned;
+
+use crate::args::Command;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::session::{Session, in_time};
+
+/// Runs one command to its end.
+///
+/// # Errors
+/// It did not do what was asked.
+pub async fn run(command: Command, output: Output) -> Result<Exit, Failure> {
+    let agent = command.whom().cloned();
+    let session = || Session::new(agent, output);
+    match command {
+        Command::Init => init::run(&output),
+        Command::Completions(args) => shell::completions(&args, &output),
+        Command::Man(args) => shell::man(&args, &output),
+        Command::ExitCodes => shell::exit_codes(&output),
+        Command::Status(_) => status::run(&session()?).await,
+        Command::Exec(args) => exec::run(&args, &session()?).await,
+        Command::Call(args) => call::run(&args, &session()?).await,
+        Command::Agents(args) => agents::run(&args.action, &session()?).await,
+        Command::Tools(args) => tools::run(&args.action, &session()?).await,
+        Command::Calls(args) => calls::run(&args.action, &session()?).await,
+        Command::Approvals(args) => approvals::run(&args.action, &session()?).await,
+        Command::Journal(args) => journal::run(&args.action, &session()?).await,
+    }
+}
+
+/// Connects and gets one thing.
+async fn get<T: DeserializeOwned>(session: &Session, path: &str) -> Result<T, Failure> {
+    let mut client = session.connect().await?;
+    in_time(client.get(path)).await
+}
+
+/// `path?one=1&other=2` of those that are there; the values are names, ids and numbers.
+fn with_query(path: &str, parts: &[(&str, Option<String>)]) -> String {
+    let given = parts
+        .iter()
+        .filter_map(|(name, value)| Some((name, value.as_ref()?)));
+    let query: Vec<String> = given
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    match query.is_empty() {
+        true => path.to_owned(),
+        false => format!("{path}?{}", query.join("&")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_hold_what_is_given() {
+        assert_eq!(with_query("/a", &[("x", None)]), "/a");
+        let both = [
+            ("x", Some("1".to_owned())),
+            ("y", None),
+            ("z", Some("b".to_owned())),
+        ];
+        assert_eq!(with_query("/a", &both), "/a?x=1&z=b");
+    }
+}

@@ -1,0 +1,167 @@
+//! `palyra call`: any tool, with JSON arguments.
+//!
+//! The arguments go to the daemon as they were written, because its strict door judges them. They
+//! pass the same door here first: what is not one strict JSON value could otherwise reach into the
+//! request around it, and the answer comes sooner.
+
+use std::io::Read;
+
+use palyra_core::CanonicalJson;
+use palyra_core::json::NotCanonical;
+
+use crate::args::Call;
+use crate::calling::{By, Calling};
+use crate::exit::{Exit, Meaning};
+use crate::failure::Failure;
+use crate::place;
+use crate::safe;
+use crate::session::Session;
+use crate::values::JsonArg;
+
+/// More than any tool takes; the daemon's own limits are lower and speak for themselves.
+const MAX_ARGUMENTS: u64 = 64 << 20;
+
+pub(super) async fn run(args: &Call, session: &Session) -> Result<Exit, Failure> {
+    let tool = args.tool.as_str();
+    let text = read(&args.arguments)?;
+    check(&text, tool)?;
+    let workspace = match (&args.workspace, &session.agent) {
+        (Some(given), _) => Some(place::workspace(given)?),
+        // Not every tool needs a folder, so a folder that is gone is no reason to stop.
+        (None, None) => place::here().ok(),
+        (None, Some(_)) => None,
+    };
+    let mut client = session.connect_or_start().await?;
+    let who = session
+        .agent
+        .as_ref()
+        .map_or_else(|| "you".to_owned(), ToString::to_string);
+    let calling = Calling {
+        body: body(tool, &text, workspace.as_deref()).into(),
+        what: format!("{who}: {tool} {}", shortened(&text)),
+        by: By::Call,
+    };
+    calling.run(&mut client, &session.output).await
+}
+
+/// The strict door, with the codes of the daemon's own.
+fn check(text: &[u8], tool: &str) -> Result<(), Failure> {
+    CanonicalJson::parse(text).map(drop).map_err(|error| {
+        let code = match &error {
+            NotCanonical::Malformed(_) => "invalid_json",
+            NotCanonical::InexactNumber(_) => "inexact_number",
+        };
+        let hint = format!("see what it takes with `palyra tools show {tool}`");
+        Failure::new(Meaning::Usage, code, error.to_string(), hint)
+    })
+}
+
+/// The request around arguments that are known to be one JSON value.
+fn body(tool: &str, arguments: &[u8], workspace: Option<&str>) -> Vec<u8> {
+    let mut body = format!("{{\"tool\":{},\"arguments\":", serde_json::json!(tool)).into_bytes();
+    body.extend_from_slice(arguments);
+    if let Some(workspace) = workspace {
+        body.extend_from_slice(b",\"workspace\":");
+        body.extend_from_slice(serde_json::json!(workspace).to_string().as_bytes());
+    }
+    body.push(b'}');
+    body
+}
+
+fn read(arguments: &JsonArg) -> Result<Vec<u8>, Failure> {
+    match arguments {
+        JsonArg::Text(text) => Ok(text.clone().into_bytes()),
+        JsonArg::Stdin => limited("standard input", Ok(std::io::stdin().lock())),
+        JsonArg::File(path) => limited(&format!("`{}`", path.display()), std::fs::File::open(path)),
+    }
+}
+
+fn limited(name: &str, source: std::io::Result<impl Read>) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    let read = source.and_then(|source| source.take(MAX_ARGUMENTS + 1).read_to_end(&mut bytes));
+    read.map_err(|error| {
+        Failure::usage(
+            format!("the arguments cannot be read from {name}: {error}"),
+            "give JSON text, `-` for standard input, or `@FILE` after `--args`",
+        )
+    })?;
+    if bytes.len() as u64 > MAX_ARGUMENTS {
+        return Err(Failure::new(
+            Meaning::Usage,
+            "input_too_large",
+            format!(
+                "{name} holds more than {} MiB of arguments",
+                MAX_ARGUMENTS >> 20
+            ),
+            "send less; put large content into a file of the workspace",
+        ));
+    }
+    Ok(bytes)
+}
+
+/// The arguments as far as they fit on a line.
+fn shortened(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    let shown: String = text.chars().take(160).collect();
+    let more = if shown.len() < text.len() { "…" } else { "" };
+    format!("{}{more}", safe::line(&shown))
+}
+
+#[cfg(test)]
+mod tests {
+    use palyra_api::wire::CallRequest;
+
+    use super::*;
+
+    #[test]
+    fn the_request_wraps_the_text_as_written() {
+        let body = body(
+            "palyra.echo",
+            br#"{ "message" : "a\"b" }"#,
+            Some("/w \"x\""),
+        );
+        assert!(body.starts_with(br#"{"tool":"palyra.echo","arguments":{ "message" "#));
+        let request: CallRequest = serde_json::from_slice(&body).unwrap();
+        assert_eq!(request.workspace.as_deref(), Some("/w \"x\""));
+        assert_eq!(request.arguments, serde_json::json!({"message": "a\"b"}));
+    }
+
+    #[test]
+    fn arguments_are_read_from_files_or_explained() {
+        let scratch = tempfile::tempdir().unwrap();
+        let file = scratch.path().join("a.json");
+        std::fs::write(&file, "{}").unwrap();
+        assert_eq!(read(&JsonArg::File(file)).unwrap(), b"{}");
+        for wrong in [scratch.path().join("none"), scratch.path().to_owned()] {
+            assert_eq!(
+                read(&JsonArg::File(wrong)).unwrap_err().meaning,
+                Meaning::Usage
+            );
+        }
+        let endless = limited("x", Ok(std::io::repeat(b' '))).unwrap_err();
+        assert_eq!(endless.code, "input_too_large");
+    }
+
+    #[test]
+    fn ambiguous_arguments_are_refused_before_they_are_sent() {
+        let code = |text: &str| check(text.as_bytes(), "palyra.echo").unwrap_err().code;
+        for malformed in [
+            "",
+            "{",
+            r#"{"a":1,"a":2}"#,
+            "{},\"workspace\":\"/\"",
+            "[1] [2]",
+            "nope",
+        ] {
+            assert_eq!(code(malformed), "invalid_json", "{malformed}");
+        }
+        assert_eq!(code("[9007199254740993]"), "inexact_number");
+        assert!(check(b"{\"message\":\"hi\"}", "palyra.echo").is_ok());
+    }
+
+    #[test]
+    fn a_long_question_is_shortened() {
+        assert_eq!(shortened(b"{}\n"), "{}\\n");
+        assert_eq!(shortened(&[b'a'; 200]).chars().count(), 161);
+    }
+}

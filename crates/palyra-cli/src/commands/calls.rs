@@ -1,0 +1,232 @@
+//! `palyra calls`: what was asked and how it came out.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+use palyra_api::wire::{CallDetail, CallSummary, Page};
+use palyra_core::{Clock, SystemClock, Timestamp};
+use serde_json::Value;
+
+use super::journal;
+use crate::args::{CallsAction, StateArg};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::{BAD, DIM, GOOD, Output, PLAIN, WAITING, pretty};
+use crate::session::Session;
+use crate::table::{Cell, Column, Facts, Table};
+use crate::{safe, when};
+
+const PATH: &str = "/api/v1/calls";
+
+pub(super) async fn run(action: &CallsAction, session: &Session) -> Result<Exit, Failure> {
+    let output = &session.output;
+    match action {
+        CallsAction::List {
+            limit,
+            before,
+            agent,
+            state,
+        } => {
+            let state = state.and_then(|state: StateArg| state.to_possible_value());
+            let path = super::with_query(
+                PATH,
+                &[
+                    ("limit", Some(limit.to_string())),
+                    ("before", before.as_ref().map(ToString::to_string)),
+                    ("agent", agent.as_ref().map(ToString::to_string)),
+                    ("state", state.map(|state| state.get_name().to_owned())),
+                ],
+            );
+            let page: Page<CallSummary> = super::get(session, &path).await?;
+            output.answer(&page, |page| list(page, output, SystemClock.now()))?;
+            tell_more(&page, output);
+        }
+        CallsAction::Show { id } => {
+            let call: CallDetail = super::get(session, &format!("{PATH}/{id}")).await?;
+            output.answer(&call, |call| render(call, output))?;
+        }
+    }
+    Ok(Exit::OK)
+}
+
+fn list(page: &Page<CallSummary>, output: &Output, now: Timestamp) -> String {
+    if page.items.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new([
+        Column::left("CALL"),
+        Column::right("AGE"),
+        Column::left("WHO"),
+        Column::flexible("TOOL"),
+        Column::left("STATE"),
+        Column::right("EXIT"),
+        Column::right("TOOK"),
+    ]);
+    for call in &page.items {
+        let exit = call
+            .exit_code
+            .map_or_else(String::new, |code| code.to_string());
+        table.row([
+            Cell::new(&call.call_id),
+            Cell::new(when::age(&call.proposed_at, now)),
+            Cell::new(&call.principal),
+            Cell::new(&call.tool),
+            Cell::styled(&call.state, state_style(&call.state)),
+            Cell::styled(
+                exit,
+                if call.exit_code == Some(0) {
+                    PLAIN
+                } else {
+                    BAD
+                },
+            ),
+            Cell::new(took(call).unwrap_or_default()),
+        ]);
+    }
+    output.table(&table)
+}
+
+fn tell_more(page: &Page<CallSummary>, output: &Output) {
+    if output.is_json() {
+        return;
+    }
+    if let Some(next) = &page.next {
+        output.note(&format!("older ones: add `--before {}`", safe::line(next)));
+    } else if page.items.is_empty() {
+        output.note("no such calls; make one with `palyra exec -- id`");
+    }
+}
+
+fn render(call: &CallDetail, output: &Output) -> String {
+    let CallDetail {
+        summary,
+        arguments,
+        output: given_back,
+        entries,
+        ..
+    } = call;
+    let facts = Facts::default()
+        .with("call", &summary.call_id)
+        .styled("state", &summary.state, state_style(&summary.state))
+        .maybe("code", summary.code.as_ref())
+        .maybe("exit code", summary.exit_code.map(|code| code.to_string()))
+        .with("who", &summary.principal)
+        .with("tool", &summary.tool)
+        .with(
+            "proposed",
+            when::instant(&summary.proposed_at, SystemClock.now()),
+        )
+        .maybe("took", took(summary))
+        .maybe("approval", summary.approval_id.as_ref())
+        .lines("arguments", json_lines(arguments.as_ref()))
+        .lines(
+            "output",
+            given_back.as_ref().map(output_lines).unwrap_or_default(),
+        );
+    format!(
+        "{}\n{}",
+        facts.render(),
+        output.table(&journal::table(entries, SystemClock.now()))
+    )
+}
+
+fn took(call: &CallSummary) -> Option<String> {
+    call.took_ms
+        .map(|millis| when::span(Duration::from_millis(millis)))
+}
+
+fn json_lines(value: Option<&Value>) -> Vec<Cell> {
+    match value {
+        Some(value) => pretty(value).lines().map(Cell::new).collect(),
+        None => vec![Cell::styled("no longer kept", DIM)],
+    }
+}
+
+/// What the tool gave back. Text over several lines is shown as lines, not as one JSON string.
+fn output_lines(value: &Value) -> Vec<Cell> {
+    let Value::Object(members) = value else {
+        return json_lines(Some(value));
+    };
+    let mut cells = Vec::new();
+    for (name, value) in members {
+        match value {
+            Value::String(text) if text.contains('\n') => {
+                cells.push(Cell::styled(format!("{name}:"), DIM));
+                cells.extend(safe::lines(text).map(|line| Cell::new(format!("  {line}"))));
+            }
+            Value::Null => {}
+            Value::String(text) => cells.push(Cell::new(format!("{name}: {text}"))),
+            Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+                let mut lines = pretty(value).lines().map(str::to_owned).collect::<Vec<_>>();
+                if let Some(first) = lines.first_mut() {
+                    first.insert_str(0, &format!("{name}: "));
+                }
+                cells.extend(lines.into_iter().map(Cell::new));
+            }
+        }
+    }
+    cells
+}
+
+fn state_style(state: &str) -> anstyle::Style {
+    match state {
+        "completed" => GOOD,
+        "waiting" | "admitted" => WAITING,
+        "proposed" => PLAIN,
+        _ => BAD,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain(text: &str) -> String {
+        anstream::adapter::strip_str(text).to_string()
+    }
+
+    fn summary() -> CallSummary {
+        CallSummary {
+            call_id: "call_x".to_owned(),
+            tool: "palyra.process.run".to_owned(),
+            principal: "user:owner".to_owned(),
+            proposed_at: "2026-11-15T09:00:00Z".to_owned(),
+            state: "completed".to_owned(),
+            exit_code: Some(7),
+            code: None,
+            approval_id: None,
+            took_ms: Some(12),
+        }
+    }
+
+    #[test]
+    fn the_list_lines_up() {
+        let page = Page {
+            items: vec![summary()],
+            next: None,
+        };
+        let style = crate::args::Style {
+            json: false,
+            quiet: false,
+        };
+        let now = "2026-11-15T09:04:00Z".parse().unwrap();
+        let text = plain(&list(&page, &Output::new(style), now));
+        let row = "call_x   4m  user:owner  palyra.process.run  completed     7  12ms";
+        assert_eq!(text.lines().nth(1), Some(row), "{text}");
+    }
+
+    #[test]
+    fn output_is_shown_as_lines_and_harmless() {
+        let value = serde_json::json!({"stdout": "a\n\u{1b}[2Jb\n", "stderr": "x", "code": null});
+        let lines: Vec<String> = output_lines(&value)
+            .into_iter()
+            .map(|cell| format!("{cell:?}"))
+            .collect();
+        let all = lines.join("\n");
+        assert_eq!(lines.len(), 4, "{all}");
+        assert!(
+            all.contains("stderr: x") && !all.contains('\u{1b}'),
+            "{all}"
+        );
+    }
+}

@@ -1,0 +1,228 @@
+//! `palyra journal`: the record of everything, entry by entry.
+
+use std::time::Duration;
+
+use palyra_api::Client;
+use palyra_api::wire::{JournalEntry, Page, Status};
+use palyra_core::entry::{Answer, Entry};
+use palyra_core::{ApprovalDecision, Clock, Ending, SystemClock, Timestamp};
+
+use crate::args::JournalAction;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::{BAD, DIM, GOOD, Output, PLAIN, WAITING, compact};
+use crate::session::{Session, in_time};
+use crate::table::{Cell, Column, Table};
+use crate::{safe, when};
+
+/// Between two looks for new entries.
+const PAUSE: Duration = Duration::from_millis(250);
+/// Entries a request.
+const BATCH: u64 = 500;
+
+pub(super) async fn run(action: &JournalAction, session: &Session) -> Result<Exit, Failure> {
+    let JournalAction::Tail { lines, follow } = action;
+    let output = &session.output;
+    let mut client = session.connect().await?;
+    let status: Status = in_time(client.get("/api/v1/status")).await?;
+    let mut after = status.journal_head.saturating_sub(u64::from(*lines));
+    let mut found = Vec::new();
+    while after < status.journal_head {
+        let page = entries(&mut client, after).await?;
+        let Some(last) = page.items.last() else { break };
+        after = last.seq;
+        found.extend(page.items);
+    }
+    if !*follow {
+        let page = Page {
+            items: found,
+            next: None,
+        };
+        output.answer(&page, |page| match page.items.is_empty() {
+            true => String::new(),
+            false => output.table(&table(&page.items, SystemClock.now())),
+        })?;
+        return Ok(Exit::OK);
+    }
+    loop {
+        for entry in &found {
+            print_line(entry, output)?;
+        }
+        if found.is_empty() {
+            tokio::time::sleep(PAUSE).await;
+        }
+        let page = entries(&mut client, after).await?;
+        after = page.items.last().map_or(after, |last| last.seq);
+        found = page.items;
+    }
+}
+
+async fn entries(client: &mut Client, after: u64) -> Result<Page<JournalEntry>, Failure> {
+    let path = format!("/api/v1/journal?after={after}&limit={BATCH}");
+    in_time(client.get(&path)).await
+}
+
+fn print_line(entry: &JournalEntry, output: &Output) -> Result<(), Failure> {
+    if output.is_json() {
+        return output.json_line(entry);
+    }
+    let style = kind_style(&entry.kind);
+    output.text(&format!(
+        "{DIM}{:>6}  {}{DIM:#}  {style}{:<18}{style:#}  {DIM}{}{DIM:#}  {}\n",
+        entry.seq,
+        safe::line(&entry.at),
+        safe::line(&entry.kind),
+        safe::line(&entry.stream),
+        safe::line(&detail(entry)),
+    ))
+}
+
+/// Entries under headings.
+pub(super) fn table(entries: &[JournalEntry], now: Timestamp) -> Table {
+    let mut table = Table::new([
+        Column::right("SEQ"),
+        Column::right("AGE"),
+        Column::left("KIND"),
+        Column::left("STREAM"),
+        Column::flexible("WHAT"),
+    ]);
+    for entry in entries {
+        table.row([
+            Cell::styled(entry.seq.to_string(), DIM),
+            Cell::new(when::age(&entry.at, now)),
+            Cell::styled(&entry.kind, kind_style(&entry.kind)),
+            Cell::styled(&entry.stream, DIM),
+            Cell::new(detail(entry)),
+        ]);
+    }
+    table
+}
+
+fn kind_style(kind: &str) -> anstyle::Style {
+    match kind {
+        "attested" | "finished" => GOOD,
+        "approval_requested" => WAITING,
+        "closed" | "interrupted" | "flooded" => BAD,
+        _ => PLAIN,
+    }
+}
+
+/// An entry in a few words; one from a newer daemon, as it is.
+fn detail(entry: &JournalEntry) -> String {
+    match serde_json::from_value::<Entry>(entry.entry.clone()) {
+        Ok(known) => words(&known),
+        Err(_) => compact(&entry.entry),
+    }
+}
+
+fn words(entry: &Entry) -> String {
+    match entry {
+        Entry::Proposed { tool, origin, .. } => format!("{} proposes {tool}", origin.principal),
+        Entry::Decided {
+            answer, matched, ..
+        } => match answer {
+            Answer::Permit => format!("permit ({})", matched.join(", ")),
+            Answer::Ask => format!("ask a person ({})", matched.join(", ")),
+            Answer::Deny(denial) => format!("{}: {}", denial.code.as_str(), denial.reason),
+        },
+        Entry::ApprovalRequested {
+            principal,
+            tool,
+            call,
+            ..
+        } => {
+            format!("{principal} wants {tool} ({call})")
+        }
+        Entry::ApprovalDecided {
+            decision,
+            decided_by,
+            reason,
+        } => {
+            let decision = match decision {
+                ApprovalDecision::Allow => "allow",
+                ApprovalDecision::Deny => "deny",
+            };
+            match reason {
+                Some(reason) => format!("{decision} by {decided_by}: {reason}"),
+                None => format!("{decision} by {decided_by}"),
+            }
+        }
+        Entry::ApprovalExpired => "nobody answered".to_owned(),
+        Entry::ApprovalCancelled { reason } => reason.clone(),
+        Entry::GrantSpent { call } => format!("by {call}"),
+        Entry::Admitted { approval, .. } => match approval {
+            Some(approval) => format!("durable intent, under {approval}"),
+            None => "durable intent".to_owned(),
+        },
+        Entry::Finished { report, .. } => {
+            let took = when::span(report.ended_at.since(report.started_at));
+            format!(
+                "{} in {took} ({})",
+                ending(&report.ending),
+                report.sandbox_enforcement
+            )
+        }
+        Entry::Attested { attestation } => attestation.attestation_id.to_string(),
+        Entry::Closed { denial } => format!("{}: {}", denial.code.as_str(), denial.reason),
+        Entry::Interrupted => "the daemon ended while it ran".to_owned(),
+        Entry::AgentAdded {
+            name, workspace, ..
+        } => {
+            format!("agent:{name} works on {}", workspace.display())
+        }
+        Entry::AgentRemoved { name } => format!("agent:{name}"),
+        Entry::Flooded {
+            principal,
+            limit,
+            refused,
+        } => {
+            format!("{refused} calls of {principal} turned away: {limit}")
+        }
+        Entry::DaemonStarted { version } => format!("version {version}"),
+    }
+}
+
+fn ending(ending: &Ending) -> String {
+    match ending {
+        Ending::Exited { code } => format!("exit code {code}"),
+        Ending::Signalled { signal } => format!("signal {signal}"),
+        Ending::TimedOut => "timed out".to_owned(),
+        Ending::Cancelled { reason } => format!("cancelled: {reason}"),
+        Ending::Failed { kind, message } => format!("{}: {message}", kind.as_str()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(value: serde_json::Value) -> JournalEntry {
+        JournalEntry {
+            seq: 1,
+            stream: "call_x".to_owned(),
+            revision: 1,
+            at: "2026-11-15T09:00:00Z".to_owned(),
+            kind: value["kind"].as_str().unwrap().to_owned(),
+            entry: value,
+        }
+    }
+
+    #[test]
+    fn entries_in_words() {
+        let started = serde_json::json!({"kind": "daemon_started", "version": "0.1.0"});
+        assert_eq!(detail(&entry(started)), "version 0.1.0");
+        let decided = serde_json::json!({
+            "kind": "approval_decided", "decision": "deny", "decided_by": "owner", "reason": "no"
+        });
+        assert_eq!(detail(&entry(decided)), "deny by owner: no");
+    }
+
+    #[test]
+    fn an_entry_of_a_newer_daemon_is_shown_as_it_is() {
+        let unknown = serde_json::json!({"kind": "teleported", "to": "\u{1b}mars"});
+        assert_eq!(
+            detail(&entry(unknown)),
+            r#"{"kind":"teleported","to":"\u001bmars"}"#
+        );
+    }
+}
