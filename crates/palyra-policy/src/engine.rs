@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use cedar_policy::{Authorizer, Context, Decision, Entities, EntityUid, Request};
+use cedar_policy::{Authorizer, Context, Decision, Entities, EntityUid, PolicySet, Request};
 use palyra_core::corridor::{Decides, PolicyAnswer};
 use palyra_core::{
     AgentName, Channel, Denial, DeviceId, Facts, Principal, ToolMetadata, ToolName, UserName,
@@ -336,4 +336,90 @@ struct PreparedCall {
     parties: Vec<Party>,
     tool: EntityUid,
     context: Context,
+}
+
+/// What a decision costs is compared with Cedar alone on the very same questions.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct RawQuestions {
+    /// Every question that the answer took, in order.
+    pub requests: Vec<Request>,
+    /// The policies in force.
+    pub policies: PolicySet,
+    /// The world as it is.
+    pub entities: Entities,
+}
+
+impl PolicyEngine {
+    /// The questions of a call as Cedar gets them, for the bench.
+    ///
+    /// # Errors
+    /// As [`PolicyEngine::deliberate`].
+    #[doc(hidden)]
+    pub fn raw_questions(&self, facts: &Facts) -> Result<RawQuestions, Denial> {
+        let world = self.world();
+        let call = self.prepare(&world, facts)?;
+        let requests = self.deliberate(facts)?.asked.into_iter().map(|decision| {
+            let (_, uid) = world.party(&self.words, &decision.principal)?;
+            let verb = self.words.action(decision.action);
+            let (tool, context) = (call.tool.clone(), call.context.clone());
+            Request::new(uid, verb, tool, context, Some(&self.policies.schema)).map_err(broken)
+        });
+        Ok(RawQuestions {
+            requests: requests.collect::<Result<_, _>>()?,
+            policies: self.policies.set.clone(),
+            entities: world.entities.clone(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use palyra_core::DenialCode;
+
+    /// Whether the owner sees the status, in a world changed like this.
+    fn status(edit: impl FnOnce(&mut Registry)) -> Result<Vec<String>, Denial> {
+        let engine = PolicyEngine::standard().unwrap();
+        engine.change(edit).unwrap();
+        let owner = Principal::User {
+            name: UserName::owner(),
+        };
+        let (device, channel) = (DeviceId::local(), Channel::Cli);
+        let (action, daemon) = (Action::DaemonStatus, Resource::Daemon);
+        engine.authorize(&owner, &device, channel, action, daemon)
+    }
+
+    #[test]
+    fn the_floor_is_a_paired_device_on_an_authenticated_channel() {
+        assert!(status(|_| ()).is_ok());
+        let unpaired = status(|registry| registry.devices = vec![(DeviceId::local(), false)]);
+        let unauthenticated = status(|registry| registry.channels = vec![(Channel::Cli, false)]);
+        for denial in [unpaired.unwrap_err(), unauthenticated.unwrap_err()] {
+            assert_eq!(denial.code, DenialCode::DeniedByPolicy);
+            assert_eq!(
+                denial.reason,
+                "the device is not paired or the channel is not authenticated"
+            );
+        }
+    }
+
+    #[test]
+    fn an_unknown_device_or_channel_is_not_even_asked_about() {
+        let no_device = status(|registry| registry.devices.clear());
+        let no_channel = status(|registry| registry.channels.clear());
+        for denial in [no_device.unwrap_err(), no_channel.unwrap_err()] {
+            assert_eq!(denial.code, DenialCode::PolicyUnavailable);
+        }
+    }
+
+    #[test]
+    fn a_world_that_cannot_be_built_knows_nobody() {
+        let engine = PolicyEngine::standard().unwrap();
+        // The same device twice, once paired and once not: which is it?
+        let twice = vec![(DeviceId::local(), true), (DeviceId::local(), false)];
+        let error = engine.change(|registry| registry.devices = twice);
+        assert!(matches!(error, Err(PolicyError::World(_))), "{error:?}");
+        assert!(engine.world().entities.is_empty());
+    }
 }

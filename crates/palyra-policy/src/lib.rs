@@ -27,6 +27,8 @@ mod world;
 
 pub use decision::{Deliberation, PolicyDecision};
 pub use engine::PolicyEngine;
+#[doc(hidden)]
+pub use engine::RawQuestions;
 pub use error::{Place, PolicyError};
 pub use policies::{DEFAULT_POLICY_SRC, SCHEMA_SRC};
 pub use request::{Action, PolicyRequest, PolicyRequestContext, Resource};

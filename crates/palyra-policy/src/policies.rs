@@ -168,3 +168,56 @@ fn version(source: &str) -> String {
         .map(|byte| format!("{byte:02x}"))
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::Action;
+
+    #[test]
+    fn the_baseline_passes_without_warnings() {
+        let policies = Policies::load(DEFAULT_POLICY_SRC).unwrap();
+        let validator = Validator::new(policies.schema.clone());
+        let result = validator.validate(&policies.set, ValidationMode::Strict);
+        assert!(result.validation_passed_without_warnings(), "{result}");
+    }
+
+    #[test]
+    fn the_schema_passes_without_warnings() {
+        let (_, warnings) = Schema::from_cedarschema_str(SCHEMA_SRC).unwrap();
+        assert_eq!(warnings.count(), 0);
+    }
+
+    #[test]
+    fn every_policy_of_the_baseline_speaks_to_people() {
+        let policies = Policies::load(DEFAULT_POLICY_SRC).unwrap();
+        for policy in policies.set.policies() {
+            let id: &str = policy.id().as_ref();
+            let reason = policies.reason(id).unwrap();
+            assert!(!reason.ends_with('.'), "{id}");
+            assert!(reason.starts_with(char::is_lowercase), "{id}");
+            if policy.effect() == cedar_policy::Effect::Forbid {
+                assert!(policies.hint(id).is_some(), "{id}");
+            }
+        }
+    }
+
+    /// The schema and the program know the same actions.
+    #[test]
+    fn every_action_is_declared_and_every_declared_action_is_ours() {
+        let schema = load_schema().unwrap();
+        let groups: Vec<String> = schema.action_groups().map(ToString::to_string).collect();
+        let mut declared: Vec<String> = schema
+            .actions()
+            .map(ToString::to_string)
+            .filter(|action| !groups.contains(action))
+            .collect();
+        let mut ours: Vec<String> = Action::ALL
+            .iter()
+            .map(|action| format!("Palyra::Action::\"{action}\""))
+            .collect();
+        declared.sort();
+        ours.sort();
+        assert_eq!(declared, ours);
+    }
+}

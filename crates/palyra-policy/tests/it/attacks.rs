@@ -108,7 +108,8 @@ fn a_grant_serves_only_what_it_was_given_for() {
     let other = *call(&who("claude"), RUN, "y").digest();
     let other_tool = *call(&who("claude"), ECHO, "x").digest();
     let others_call = *call(&who("codex"), RUN, "x").digest();
-    let spoil: [(&str, &dyn Fn(&mut Grant)); 9] = [
+    type Spoil<'a> = (&'static str, &'a dyn Fn(&mut Grant));
+    let spoil: [Spoil<'_>; 9] = [
         ("another agent's", &|grant| {
             grant.agent = "codex".parse().unwrap();
         }),

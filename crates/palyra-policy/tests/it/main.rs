@@ -1,5 +1,7 @@
 //! Who may do what, and what an attacker gets instead.
 
+#![expect(clippy::unwrap_used, reason = "the helpers of tests fail as tests do")]
+
 mod attacks;
 mod fixture;
 mod load;
