@@ -111,7 +111,9 @@ impl std::str::FromStr for Span {
                 _ => return Err(NotASpan::Form),
             };
             let longer = part.and_then(|part| total.checked_add(part));
-            total = longer.filter(|total| *total <= Self::LONGEST).ok_or(NotASpan::TooLong)?;
+            total = longer
+                .filter(|total| *total <= Self::LONGEST)
+                .ok_or(NotASpan::TooLong)?;
             rest = tail;
         }
         match (given.is_empty(), total.is_zero()) {
