@@ -1,0 +1,8 @@
+//! The life of an approval, step by step and by chance.
+
+#![expect(clippy::unwrap_used, reason = "the helpers of tests fail as tests do")]
+
+mod fixture;
+mod lifecycle;
+mod property;
+mod rendering;
