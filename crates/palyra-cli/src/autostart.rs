@@ -38,6 +38,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(10);
 /// Silence longer than this is explained.
 const SILENCE: Duration = Duration::from_secs(1);
+/// The code of a daemon that is not there although it was started.
+const NOT_STARTED: &str = "daemon_not_started";
 /// How much of the log explains a failed start.
 const LOG_LINES: usize = 8;
 
@@ -64,7 +66,11 @@ pub async fn start(home: &Home, output: &Output) -> Result<Client, Failure> {
     let mut child = spawn(&daemon, log)?;
     let client = until_ready(home, &mut child, &mut wait)
         .await
-        .map_err(|failure| with_log(failure, &home.log(), logged, output))?;
+        .inspect_err(|failure| {
+            if failure.code == NOT_STARTED {
+                show_log(&home.log(), logged, output);
+            }
+        })?;
     output.note(&format!(
         "started a daemon (pid {}); it ends after 30 idle minutes; its log is `{}`",
         child.id(),
@@ -109,7 +115,7 @@ async fn lock(home: &Home, wait: &mut Wait<'_>) -> Result<File, Failure> {
             let message = format!("`{}` is held by another command", path.display());
             return Err(not_started(
                 message,
-                "see what holds it with `fuser`, then try again",
+                "wait for it to end, or end it, then try again",
             ));
         }
     }
@@ -221,7 +227,7 @@ impl<'a> Wait<'a> {
 }
 
 /// Shows what a daemon that did not start wrote to its log.
-fn with_log(failure: Failure, log: &Path, from: u64, output: &Output) -> Failure {
+fn show_log(log: &Path, from: u64, output: &Output) {
     let lines = last_lines(log, from).unwrap_or_default();
     if !lines.is_empty() {
         output.say(&format!(
@@ -232,7 +238,6 @@ fn with_log(failure: Failure, log: &Path, from: u64, output: &Output) -> Failure
             output.say(&format!("  {line}"));
         }
     }
-    failure
 }
 
 /// The last lines after `from`, harmless to a terminal.
@@ -251,7 +256,7 @@ fn last_lines(log: &Path, from: u64) -> std::io::Result<Vec<String>> {
 }
 
 fn not_started(message: String, hint: &str) -> Failure {
-    Failure::new(Meaning::Unreachable, "daemon_not_started", message, hint)
+    Failure::new(Meaning::Unreachable, NOT_STARTED, message, hint)
 }
 
 /// Whatever kept a daemon from starting, nothing has run.

@@ -66,11 +66,11 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("palyra exec -- git status", "in the current folder"),
             (
                 "palyra exec --timeout 30s -- cargo test",
-                "killed, with all it started, after 30 s",
+                "killed with all that it started",
             ),
             (
                 "palyra exec --as agent:claude -- npm ci",
-                "as an agent: waits for your approval",
+                "as an agent: you are asked",
             ),
             (
                 "palyra exec --env CI=1 --env HOME -- make",
@@ -338,7 +338,7 @@ fn examples(path: &str) -> String {
 fn exec_notes() -> String {
     format!(
         "Its output is passed on byte for byte; its standard input is empty. While it waits for an \
-         approval,\nthe id and the deciding command are on standard error. Ctrl-C cancels it.\n\n{}",
+         approval, the id and the deciding command are on standard error. Ctrl-C cancels it.\n\n{}",
         exit_codes()
     )
 }
@@ -403,6 +403,19 @@ mod tests {
                 paths.iter().any(|found| found == path),
                 "no command `{path}`"
             );
+        }
+    }
+
+    #[test]
+    fn examples_fit_on_an_ordinary_terminal() {
+        for (path, _) in EXAMPLES {
+            let text = anstream::adapter::strip_str(&examples(path)).to_string();
+            for line in text
+                .lines()
+                .filter(|line| !line.contains("_01kgq5r7h3e8x2m4n6p8q0s2t4"))
+            {
+                assert!(line.len() <= 80, "{line}");
+            }
         }
     }
 
