@@ -101,45 +101,55 @@ fn requested(id: ApprovalId, recorded: &Recorded) -> Option<ApprovalRecord> {
 
 /// A later entry, if it may follow the state it meets.
 fn step(record: &mut ApprovalRecord, recorded: &Recorded) {
-    match (record.state, &recorded.entry) {
-        (
-            ApprovalState::Pending,
-            Entry::ApprovalDecided {
-                decision,
-                decided_by,
-                reason,
-            },
-        ) => {
-            record.state = match decision {
+    match record.state {
+        ApprovalState::Pending => end(record, recorded),
+        ApprovalState::Allowed => {
+            if let Entry::GrantSpent { call } = &recorded.entry {
+                record.state = ApprovalState::Spent;
+                record.spent_by = Some(call.clone());
+            }
+        }
+        ApprovalState::Denied
+        | ApprovalState::Expired
+        | ApprovalState::Cancelled
+        | ApprovalState::Spent => {}
+    }
+}
+
+/// The one entry that ends the wait.
+fn end(record: &mut ApprovalRecord, recorded: &Recorded) {
+    let (state, by, reason) = match &recorded.entry {
+        Entry::ApprovalDecided {
+            decision,
+            decided_by,
+            reason,
+        } => {
+            let state = match decision {
                 ApprovalDecision::Allow => ApprovalState::Allowed,
                 ApprovalDecision::Deny => ApprovalState::Denied,
             };
-            record.decided_by = Some(decided_by.clone());
-            record.decided_at = Some(recorded.at);
-            record.reason.clone_from(reason);
+            (state, Some(decided_by.clone()), reason.clone())
         }
-        (ApprovalState::Pending, Entry::ApprovalExpired) => {
-            record.state = ApprovalState::Expired;
-            record.decided_at = Some(recorded.at);
+        Entry::ApprovalExpired => (ApprovalState::Expired, None, None),
+        Entry::ApprovalCancelled { reason } => {
+            (ApprovalState::Cancelled, None, Some(reason.clone()))
         }
-        (ApprovalState::Pending, Entry::ApprovalCancelled { reason }) => {
-            record.state = ApprovalState::Cancelled;
-            record.decided_at = Some(recorded.at);
-            record.reason = Some(reason.clone());
-        }
-        (ApprovalState::Allowed, Entry::GrantSpent { call }) => {
-            record.state = ApprovalState::Spent;
-            record.spent_by = Some(call.clone());
-        }
-        // Everything else cannot follow.
-        (
-            ApprovalState::Pending
-            | ApprovalState::Allowed
-            | ApprovalState::Denied
-            | ApprovalState::Expired
-            | ApprovalState::Cancelled
-            | ApprovalState::Spent,
-            _,
-        ) => {}
-    }
+        Entry::ApprovalRequested { .. }
+        | Entry::GrantSpent { .. }
+        | Entry::Proposed { .. }
+        | Entry::Decided { .. }
+        | Entry::Admitted { .. }
+        | Entry::Finished { .. }
+        | Entry::Attested { .. }
+        | Entry::Closed { .. }
+        | Entry::Interrupted
+        | Entry::AgentAdded { .. }
+        | Entry::AgentRemoved { .. }
+        | Entry::Flooded { .. }
+        | Entry::DaemonStarted { .. } => return,
+    };
+    record.state = state;
+    record.decided_by = by;
+    record.decided_at = Some(recorded.at);
+    record.reason = reason;
 }

@@ -166,8 +166,8 @@ impl World {
         Ok(())
     }
 
-    /// The entity an action is done to, and the entities to evaluate with: all that is known, or,
-    /// for a record, the record and whatever the request names.
+    /// The entity an action is done to. A record is not part of this world, so its entity comes
+    /// with it, to be evaluated in a small world [around](Self::around) it.
     pub(crate) fn resource(
         &self,
         words: &Vocabulary,

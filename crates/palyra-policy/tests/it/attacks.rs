@@ -2,8 +2,11 @@
 //!
 //! Every attack stands beside the same call without it, which must pass.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
 use palyra_core::corridor::{Decides as _, PolicyAnswer};
-use palyra_core::{Channel, DenialCode, DeviceId, Facts, Grant, Timestamp};
+use palyra_core::{Channel, DenialCode, DeviceId, Effect, Facts, Grant, Timestamp};
 use palyra_policy::{Action, PolicyEngine, PolicyRequest, PolicyRequestContext, Resource};
 
 use crate::fixture::{
@@ -306,4 +309,12 @@ fn effects_reach_policy() {
     assert!(denied(&engine, &facts));
     facts.effects.clear();
     assert!(runs(&engine, &facts));
+
+    // A path that is not text would have to be changed before it could be compared.
+    let odd: &OsStr = OsStrExt::from_bytes(b"/usr/bin/git\xff");
+    facts.effects = vec![Effect::Exec {
+        program: odd.into(),
+    }];
+    let denial = engine.answer(&facts).unwrap_err();
+    assert_eq!(denial.code, DenialCode::PolicyUnavailable);
 }
