@@ -131,6 +131,13 @@ impl Output {
         }
     }
 
+    /// Names the next command to a person who reads along.
+    pub fn suggest(&self, text: &str) {
+        if !self.json {
+            self.note(text);
+        }
+    }
+
     /// Says something on standard error that the person has to know.
     pub fn say(&self, text: &str) {
         let mut to = anstream::stderr().lock();

@@ -28,13 +28,13 @@ pub(super) async fn run(action: &AgentsAction, session: &Session) -> Result<Exit
             let mut client = session.connect().await?;
             let agent: Agent = in_time(client.post(PATH, &wish)).await?;
             output.answer(&agent, render)?;
-            output.note(&format!("try it: `palyra exec --as agent:{name} -- id`"));
+            output.suggest(&format!("try it: `palyra exec --as agent:{name} -- id`"));
         }
         AgentsAction::List => {
             let page: Page<Agent> = super::get(session, PATH).await?;
             output.answer(&page, |page| list(page, output))?;
-            if page.items.is_empty() && !output.is_json() {
-                output.note("no agents yet; register one with `palyra agents add NAME`");
+            if page.items.is_empty() {
+                output.suggest("no agents yet; register one with `palyra agents add NAME`");
             }
         }
         AgentsAction::Show { name } => {

@@ -6,6 +6,7 @@ use palyra_api::wire::{Approval, Decide, Decision, Page};
 use palyra_core::{Clock, SystemClock, Timestamp};
 
 use crate::args::{ApprovalsAction, DecisionArg};
+use crate::calling::quoted;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::{BAD, DIM, GOOD, Output, PLAIN, WAITING, pretty};
@@ -14,6 +15,7 @@ use crate::table::{Cell, Column, Facts, Table};
 use crate::{safe, when};
 
 const PATH: &str = "/api/v1/approvals";
+const PROCESS_RUN: &str = "palyra.process.run";
 
 pub(super) async fn run(action: &ApprovalsAction, session: &Session) -> Result<Exit, Failure> {
     let output = &session.output;
@@ -38,7 +40,7 @@ pub(super) async fn run(action: &ApprovalsAction, session: &Session) -> Result<E
             let approval: Approval = super::get(session, &format!("{PATH}/{id}")).await?;
             output.answer(&approval, render)?;
             if approval.state == "pending" {
-                output.note(&format!(
+                output.suggest(&format!(
                     "answer with `palyra approvals decide {id} --decision allow` (or `deny`)"
                 ));
             }
@@ -70,8 +72,22 @@ fn decided(approval: &Approval) -> String {
         "{style}{}{style:#} {}: {}\n",
         safe::line(&approval.state),
         safe::line(&approval.approval_id),
-        safe::line(&approval.summary)
+        safe::line(&what(approval))
     )
+}
+
+/// The call in one line: a program as it would be typed, anything else as the daemon puts it.
+/// Folder and environment are left to `show`, which has the exact arguments.
+fn what(approval: &Approval) -> String {
+    let argv = approval
+        .arguments
+        .as_ref()
+        .and_then(|given| given.get("argv"));
+    let words = argv.and_then(|argv| serde_json::from_value::<Vec<String>>(argv.clone()).ok());
+    match words {
+        Some(words) if approval.tool == PROCESS_RUN => quoted(&words),
+        Some(_) | None => approval.summary.clone(),
+    }
 }
 
 fn list(page: &Page<Approval>, all: bool, output: &Output, now: Timestamp) -> String {
@@ -100,29 +116,26 @@ fn list(page: &Page<Approval>, all: bool, output: &Output, now: Timestamp) -> St
             Cell::new(when::age(&approval.requested_at, now)),
             state,
             Cell::new(&approval.principal),
-            Cell::new(&approval.summary),
+            Cell::new(what(approval)),
         ]);
     }
     output.table(&table)
 }
 
 fn tell_more(page: &Page<Approval>, all: bool, output: &Output) {
-    if output.is_json() {
-        return;
-    }
     let flag = if all { " --all" } else { "" };
     match (&page.next, page.items.first()) {
         (Some(next), _) => {
             let next = safe::line(next);
-            output.note(&format!(
+            output.suggest(&format!(
                 "more: `palyra approvals list{flag} --before {next}`"
             ));
         }
-        (None, None) if !all => output.note("nothing waits for you"),
-        (None, None) => output.note("nothing was ever asked"),
+        (None, None) if !all => output.suggest("nothing waits for you"),
+        (None, None) => output.suggest("nothing was ever asked"),
         (None, Some(first)) if !all => {
             let id = safe::line(&first.approval_id);
-            output.note(&format!("look closer with `palyra approvals show {id}`"));
+            output.suggest(&format!("look closer with `palyra approvals show {id}`"));
         }
         (None, Some(_)) => {}
     }
@@ -140,7 +153,7 @@ fn render(approval: &Approval) -> String {
         .styled("state", &approval.state, state_style(&approval.state))
         .with("who", &approval.principal)
         .with("tool", &approval.tool)
-        .with("what", &approval.summary)
+        .with("what", what(approval))
         .with("call", &approval.call_id)
         .with("asked", instant(&approval.requested_at))
         .with("expires", instant(&approval.expires_at))
@@ -193,7 +206,12 @@ mod tests {
     #[test]
     fn an_agents_words_cannot_repaint_the_question() {
         let text = shown(&render(&approval()));
-        assert!(text.contains(r"ls\r\u{1b}[1A"), "{text}");
+        assert!(text.contains(r"ls '\u{202e}txt' '\u{9b}1m'"), "{text}");
+        let other = Approval {
+            tool: "palyra.fs.write".to_owned(),
+            ..approval()
+        };
+        assert!(shown(&render(&other)).contains(r"ls\r\u{1b}[1A"));
         assert!(text.contains(r#""\u202etxt""#), "{text}");
         assert!(shown(&decided(&approval())).starts_with("pending appr_x: ls"));
     }

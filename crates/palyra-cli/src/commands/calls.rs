@@ -87,13 +87,10 @@ fn list(page: &Page<CallSummary>, output: &Output, now: Timestamp) -> String {
 }
 
 fn tell_more(page: &Page<CallSummary>, output: &Output) {
-    if output.is_json() {
-        return;
-    }
     if let Some(next) = &page.next {
-        output.note(&format!("older ones: add `--before {}`", safe::line(next)));
+        output.suggest(&format!("older ones: add `--before {}`", safe::line(next)));
     } else if page.items.is_empty() {
-        output.note("no such calls; make one with `palyra exec -- id`");
+        output.suggest("no such calls; make one with `palyra exec -- id`");
     }
 }
 
@@ -155,6 +152,7 @@ fn output_lines(value: &Value) -> Vec<Cell> {
                 cells.extend(safe::lines(text).map(|line| Cell::new(format!("  {line}"))));
             }
             Value::Null => {}
+            Value::String(text) if text.is_empty() => {}
             Value::String(text) => cells.push(Cell::new(format!("{name}: {text}"))),
             Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
                 let mut lines = pretty(value).lines().map(str::to_owned).collect::<Vec<_>>();

@@ -33,7 +33,7 @@ pub(super) fn run(output: &Output) -> Result<Exit, Failure> {
         folders,
     };
     output.answer(&done, render)?;
-    output.note("next: `palyra exec -- id` runs a first program, limited and recorded");
+    output.suggest("next: `palyra exec -- id` runs a first program, limited and recorded");
     Ok(Exit::OK)
 }
 

@@ -59,7 +59,10 @@ pub(super) async fn run(action: &JournalAction, session: &Session) -> Result<Exi
 
 async fn entries(client: &mut Client, after: u64) -> Result<Page<JournalEntry>, Failure> {
     let path = format!("/api/v1/journal?after={after}&limit={BATCH}");
-    in_time(client.get(&path)).await
+    let mut page: Page<JournalEntry> = in_time(client.get(&path)).await?;
+    // Whatever the daemon says, following goes forwards.
+    page.items.retain(|entry| entry.seq > after);
+    Ok(page)
 }
 
 fn print_line(entry: &JournalEntry, output: &Output) -> Result<(), Failure> {

@@ -20,7 +20,7 @@ pub(super) async fn run(session: &Session) -> Result<Exit, Failure> {
     if status.pending_approvals > 0 {
         session
             .output
-            .note("see what waits with `palyra approvals list`");
+            .suggest("see what waits with `palyra approvals list`");
     }
     Ok(Exit::OK)
 }
@@ -53,10 +53,10 @@ fn render(status: &Status, socket: &str) -> String {
             "policy",
             format!("{}, version {}", status.baseline, status.policy_version),
         )
-        .with("running", format!("{} calls", status.running_calls))
+        .with("running", counted(status.running_calls, "call"))
         .styled(
             "waiting",
-            format!("{} approvals", status.pending_approvals),
+            counted(status.pending_approvals, "approval"),
             waiting,
         )
         .styled(
@@ -73,6 +73,11 @@ fn render(status: &Status, socket: &str) -> String {
         .render()
 }
 
+fn counted(number: u64, what: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{plural}")
+}
+
 /// What the sandbox says of itself, one member a line.
 fn sandbox(value: &Value) -> Vec<Cell> {
     let plain = |value: &Value| match value {
@@ -87,7 +92,8 @@ fn sandbox(value: &Value) -> Vec<Cell> {
             let line = |(name, value): (&String, &Value)| {
                 Cell::new(format!("{}: {}", name.replace('_', " "), plain(value)))
             };
-            members.iter().map(line).collect()
+            let said = members.iter().filter(|(_, value)| !value.is_null());
+            said.map(line).collect()
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
             vec![Cell::new(plain(value))]

@@ -37,15 +37,15 @@ fn list(page: &Page<Tool>, output: &Output) -> String {
     let mut table = Table::new([
         Column::left("NAME"),
         Column::left("AGENTS"),
-        Column::flexible("NEEDS"),
         Column::flexible("WHAT IT DOES"),
+        Column::flexible("NEEDS"),
     ]);
     for tool in &page.items {
         table.row([
             Cell::new(&tool.name),
             asks(tool),
-            Cell::new(needs(tool)),
             Cell::new(&tool.description),
+            Cell::new(needs(tool)),
         ]);
     }
     output.table(&table)

@@ -1,7 +1,12 @@
 //! No daemon, a daemon that may not be reached, and starting one.
 
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::json;
+
 use crate::fake::{Answer, Fake};
-use crate::palyra::{Palyra, mode};
+use crate::palyra::{Palyra, Ran, mode};
 
 /// Tells that it was started.
 const MARK: &str = "touch \"$PALYRA_HOME/started\"; exit 1";
@@ -138,7 +143,7 @@ fn a_home_of_somebody_else_is_left_alone() {
 #[test]
 fn a_running_daemon_is_used() {
     let palyra = Palyra::new().with_daemon(MARK);
-    let page = serde_json::json!({"items": [], "next": null});
+    let page = json!({"items": [], "next": null});
     let fake = Fake::listen(
         &palyra.home(),
         &[("GET /api/v1/agents", Answer::Json(200, page))],
@@ -150,4 +155,45 @@ fn a_running_daemon_is_used() {
     );
     assert_eq!(fake.asked()[0].headers["palyra-as"], "agent:x");
     assert!(!was_started(&palyra));
+}
+
+#[test]
+fn two_commands_at_once_start_one_daemon() {
+    let palyra = Palyra::new().with_daemon("echo started >> \"$PALYRA_HOME/started\"");
+    let running: Vec<_> = (0..2)
+        .map(|_| {
+            let mut command = palyra.command(&["exec", "--", "true"]);
+            command.stderr(Stdio::piped()).spawn().unwrap()
+        })
+        .collect();
+    while !was_started(&palyra) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // Slow enough that both have to wait, and say so.
+    std::thread::sleep(Duration::from_millis(1_300));
+    let result = json!({
+        "call_id": "call_x", "outcome": "completed", "exit_code": 0, "signal": null,
+        "output": null, "problem": null, "approval_id": null, "attestation": null
+    });
+    let finished = json!({"event": "finished", "result": result});
+    let _fake = Fake::listen(
+        &palyra.home(),
+        &[
+            ("GET /healthz", Answer::Json(200, json!({"status": "ok"}))),
+            ("POST /api/v1/calls", Answer::Events(vec![finished])),
+        ],
+    );
+    let mut said = String::new();
+    for child in running {
+        said.push_str(&Ran::from(child.wait_with_output().unwrap()).exits(0).stderr);
+    }
+    let starts = std::fs::read_to_string(palyra.home().join("started")).unwrap();
+    assert_eq!(starts, "started\n");
+    assert_eq!(said.matches("started a daemon").count(), 1, "{said}");
+    assert_eq!(said.matches("waiting for the daemon").count(), 1, "{said}");
+    assert_eq!(
+        said.matches("waiting for another command").count(),
+        1,
+        "{said}"
+    );
 }
