@@ -1,1 +1,19 @@
-//! The daemon as its users meet it.
+//! The daemon as its users meet it: real processes, the real command line, a throw-away home.
+
+#![expect(
+    clippy::disallowed_methods,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "tests start programs; nothing of this ships"
+)]
+
+mod api;
+mod approvals;
+mod bad_input;
+mod crash;
+mod exec;
+mod floods;
+mod lifecycle;
+mod readme;
+mod tool_is_no_principal;

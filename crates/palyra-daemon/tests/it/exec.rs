@@ -1,0 +1,219 @@
+//! `palyra exec`: exit codes, streams, limits, records.
+
+use palyra_testkit::{Daemon, is_root};
+use serde_json::Value;
+
+#[test]
+fn a_childs_own_code_and_streams_pass_through() {
+    let daemon = Daemon::start();
+    let ran = daemon
+        .palyra(&["exec", "--", "sh", "-c", "echo out; echo err >&2; exit 7"])
+        .expect_code(7);
+    assert_eq!(ran.stdout, "out\n");
+    assert!(ran.stderr.contains("err\n"), "{}", ran.stderr);
+    let _ = daemon.palyra(&["exec", "--", "true"]).expect_code(0);
+    let _ = daemon
+        .palyra(&["exec", "--", "sh", "-c", "kill -KILL $$"])
+        .expect_code(137);
+}
+
+#[test]
+fn palyras_own_codes() {
+    let daemon = Daemon::start();
+    let _ = daemon
+        .palyra(&["exec", "--", "no-such-program"])
+        .expect_code(127);
+    let _ = daemon
+        .palyra(&["exec", "--", "/etc/passwd"])
+        .expect_code(126);
+    let _ = daemon
+        .palyra(&["exec", "--timeout", "300ms", "--", "sleep", "60"])
+        .expect_code(124);
+    let _ = daemon
+        .palyra(&["exec", "--tier", "c", "--", "true"])
+        .expect_code(122);
+    let _ = daemon
+        .palyra(&["exec", "--as", "agent:ghost", "--", "true"])
+        .expect_code(125);
+    let _ = daemon.palyra(&["exec"]).expect_code(125);
+}
+
+#[test]
+fn json_keeps_outcome_and_exit_code_apart() {
+    let daemon = Daemon::start();
+    let result = daemon
+        .palyra(&["exec", "--json", "--", "sh", "-c", "printf a; exit 3"])
+        .expect_code(3)
+        .json();
+    assert_eq!(result["outcome"], "completed");
+    assert_eq!(result["exit_code"], 3);
+    assert_eq!(result["output"]["stdout"]["text"], "a");
+    let attestation = &result["attestation"];
+    assert_eq!(attestation["executor"], "sandbox_tier_b");
+    assert_eq!(attestation["sandbox_enforcement"], "tier_b");
+    assert_eq!(attestation["running_as_root"], is_root());
+    let layers: Vec<&str> = attestation["layers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|layer| layer["name"].as_str())
+        .collect();
+    for layer in ["landlock", "seccomp", "no_new_privs"] {
+        assert!(layers.contains(&layer), "{layers:?}");
+    }
+    let timed_out = daemon
+        .palyra(&["exec", "--json", "--timeout", "200ms", "--", "sleep", "9"])
+        .expect_code(124)
+        .json();
+    assert_eq!(timed_out["outcome"], "timed_out");
+    assert_eq!(timed_out["exit_code"], Value::Null);
+    assert_eq!(timed_out["attestation"]["timed_out"], true);
+}
+
+#[test]
+fn the_environment_is_cleared_and_named_values_pass() {
+    let daemon = Daemon::start();
+    let mut command = daemon.program("palyra");
+    command.env("SECRET_TOKEN", "hunter2").env("WANTED", "yes");
+    command.args(["exec", "--env", "WANTED", "--env", "SET=1", "--", "env"]);
+    let ran = palyra_testkit::Ran::from(command.output().unwrap()).expect_code(0);
+    assert!(
+        ran.stdout.contains("WANTED=yes\n") && ran.stdout.contains("SET=1\n"),
+        "{}",
+        ran.stdout
+    );
+    assert!(
+        !ran.stdout.contains("hunter2") && !ran.stdout.contains("PALYRA_HOME"),
+        "{}",
+        ran.stdout
+    );
+    assert!(ran.stdout.contains("TMPDIR="), "{}", ran.stdout);
+}
+
+#[test]
+fn output_that_is_no_text_and_output_without_end() {
+    let daemon = Daemon::start();
+    let mut command = daemon.program("palyra");
+    command.args(["exec", "--", "sh", "-c", r"printf '\377\000\001'"]);
+    assert_eq!(command.output().unwrap().stdout, b"\xff\x00\x01");
+    let result = daemon
+        .palyra(&["exec", "--json", "--", "sh", "-c", r"printf '\377'"])
+        .expect_code(0)
+        .json();
+    assert_eq!(result["output"]["stdout"]["base64"], "/w==");
+    let endless = [
+        "exec",
+        "--json",
+        "--",
+        "sh",
+        "-c",
+        "head -c 20000000 /dev/zero | tr '\\0' x",
+    ];
+    let result = daemon.palyra(&endless).expect_code(0).json();
+    assert_eq!(result["attestation"]["truncated"], true);
+    assert_eq!(result["output"]["stdout_bytes"], 20_000_000);
+    assert!(result["output"]["stdout"]["text"].as_str().unwrap().len() < 9 << 20);
+}
+
+#[test]
+fn every_call_leaves_its_record() {
+    let daemon = Daemon::start();
+    let result = daemon
+        .palyra(&["exec", "--json", "--", "echo", "hi"])
+        .expect_code(0)
+        .json();
+    let id = result["call_id"].as_str().unwrap();
+    let record = daemon
+        .palyra(&["calls", "show", id, "--json"])
+        .expect_code(0)
+        .json();
+    let kinds: Vec<&str> = record["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|entry| entry["kind"].as_str())
+        .collect();
+    assert_eq!(
+        kinds,
+        ["proposed", "decided", "admitted", "finished", "attested"]
+    );
+    assert_eq!(record["state"], "completed");
+    assert_eq!(record["arguments"]["argv"][0], "echo");
+    assert_eq!(record["output"]["stdout"]["text"], "hi\n");
+    assert_eq!(record["facts"]["tool"], "palyra.process.run");
+    // Entries commit to arguments and output without containing them.
+    let tail = daemon.palyra(&["journal", "tail", "--json"]).expect_code(0);
+    assert!(!tail.stdout.contains("\"hi\""), "{}", tail.stdout);
+    assert!(!tail.stdout.contains("echo"), "{}", tail.stdout);
+}
+
+#[test]
+fn standard_input_is_empty_unless_the_call_brings_it() {
+    let daemon = Daemon::start();
+    let ran = daemon.palyra(&["exec", "--", "cat"]).expect_code(0);
+    assert_eq!(ran.stdout, "");
+    let arguments = r#"{"argv":["cat"],"stdin":"from the call"}"#;
+    let result = daemon
+        .palyra(&["call", "palyra.process.run", "--args", arguments, "--json"])
+        .expect_code(0)
+        .json();
+    assert_eq!(result["output"]["stdout"]["text"], "from the call");
+}
+
+#[test]
+fn as_another_user_everything_works_too() {
+    if !is_root() {
+        return;
+    }
+    let daemon = Daemon::builder().uid(64_001).start();
+    let ran = daemon
+        .palyra(&["exec", "--json", "--", "id", "-u"])
+        .expect_code(0)
+        .json();
+    assert_eq!(ran["output"]["stdout"]["text"], "64001\n");
+    assert_eq!(ran["attestation"]["running_as_root"], false);
+    // Root is not this daemon's owner.
+    let status = std::process::Command::new(palyra_testkit::bin("palyra"))
+        .env("PALYRA_HOME", daemon.home_folder())
+        .args(["status"])
+        .output()
+        .unwrap();
+    assert_eq!(status.status.code(), Some(1), "{status:?}");
+}
+
+#[test]
+fn a_root_daemon_steps_down_to_the_folders_owner() {
+    if !is_root() {
+        return;
+    }
+    let daemon = Daemon::start();
+    let folder = daemon.workspace().join("theirs");
+    std::fs::create_dir(&folder).unwrap();
+    std::os::unix::fs::chown(&folder, Some(64_002), Some(64_002)).unwrap();
+    let folder = folder.to_str().unwrap();
+    let mut command = daemon.program("palyra");
+    command
+        .current_dir(folder)
+        .args(["exec", "--json", "--", "sh", "-c", "id -u; touch made"]);
+    let result = palyra_testkit::Ran::from(command.output().unwrap())
+        .expect_code(0)
+        .json();
+    assert_eq!(result["output"]["stdout"]["text"], "64002\n", "{result}");
+    assert_eq!(result["attestation"]["running_as_root"], false);
+    let arguments = r#"{"path":"written","content":"x"}"#;
+    let _ = daemon
+        .palyra(&[
+            "call",
+            "palyra.fs.write",
+            "--args",
+            arguments,
+            "--workspace",
+            folder,
+        ])
+        .expect_code(0);
+    use std::os::unix::fs::MetadataExt;
+    for name in ["made", "written"] {
+        let found = std::fs::metadata(format!("{folder}/{name}")).unwrap();
+        assert_eq!(found.uid(), 64_002, "{name}");
+    }
+}

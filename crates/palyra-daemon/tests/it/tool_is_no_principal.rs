@@ -1,0 +1,128 @@
+//! A process inside a call is never a principal: each attack works outside and fails inside.
+
+use palyra_testkit::{Daemon, Ran};
+
+/// Speaks raw HTTP to a Unix socket, without any client of ours.
+const RAW: &str = r#"
+import socket, sys
+s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+s.connect(sys.argv[1])
+s.sendall(b"GET /api/v1/status HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+print(s.makefile("rb").readline().decode().strip())
+"#;
+
+fn daemons() -> Vec<Daemon> {
+    let mut daemons = vec![Daemon::start()];
+    if palyra_testkit::is_root() {
+        daemons.push(Daemon::builder().uid(64_004).start());
+    }
+    daemons
+}
+
+fn inside(daemon: &Daemon, words: &[&str]) -> Ran {
+    let home = format!("PALYRA_HOME={}", daemon.home_folder().display());
+    let path = format!(
+        "PATH={}:{}",
+        daemon.bins().display(),
+        std::env::var("PATH").unwrap()
+    );
+    let mut arguments = vec!["exec", "--env", &home, "--env", &path, "--"];
+    arguments.extend_from_slice(words);
+    daemon.palyra(&arguments)
+}
+
+#[test]
+fn palyra_exec_inside_a_call() {
+    for daemon in daemons() {
+        let _ = daemon.palyra(&["exec", "--", "id"]).expect_code(0);
+        let refused = inside(&daemon, &["palyra", "exec", "--", "id"]);
+        assert!(!refused.stdout.contains("uid="), "{refused:?}");
+        // Being kept from the socket is never taken for "no daemon": nothing is started.
+        assert_eq!(refused.code, Some(125), "{refused:?}");
+        assert!(!refused.stderr.contains("starting"), "{refused:?}");
+    }
+}
+
+#[test]
+fn palyra_approvals_decide_inside_a_call() {
+    for daemon in daemons() {
+        let workspace = daemon.workspace();
+        let _ = daemon
+            .palyra(&[
+                "agents",
+                "add",
+                "a",
+                "--workspace",
+                workspace.to_str().unwrap(),
+            ])
+            .expect_code(0);
+        let waiting =
+            daemon.palyra_in_background(&["exec", "--as", "agent:a", "--", "echo", "yes"]);
+        let id = daemon.pending_approval();
+        let refused = inside(
+            &daemon,
+            &["palyra", "approvals", "decide", &id, "--decision", "allow"],
+        );
+        assert_ne!(refused.code, Some(0), "{refused:?}");
+        let approval = daemon
+            .palyra(&["approvals", "show", &id, "--json"])
+            .expect_code(0)
+            .json();
+        assert_eq!(approval["state"], "pending");
+        let _ = daemon
+            .palyra(&["approvals", "decide", &id, "--decision", "allow"])
+            .expect_code(0);
+        assert_eq!(Ran::from(waiting.wait_with_output().unwrap()).code, Some(0));
+    }
+}
+
+#[test]
+fn raw_http_inside_a_call() {
+    for daemon in daemons() {
+        let script = daemon.folder().join("raw.py");
+        std::fs::write(&script, RAW).unwrap();
+        let socket = daemon.home().socket();
+        let (script, socket) = (script.to_str().unwrap(), socket.to_str().unwrap());
+        let outside = python(&daemon, script, socket);
+        assert_eq!(outside.stdout.trim(), "HTTP/1.1 200 OK", "{outside:?}");
+        let refused = inside(&daemon, &["python3", script, socket]);
+        assert!(!refused.stdout.contains("200"), "{refused:?}");
+        assert_ne!(refused.code, Some(0), "{refused:?}");
+    }
+}
+
+fn python(daemon: &Daemon, script: &str, socket: &str) -> Ran {
+    use std::os::unix::fs::MetadataExt;
+    use std::os::unix::process::CommandExt;
+    let owner = std::fs::metadata(daemon.workspace()).unwrap().uid();
+    let mut command = std::process::Command::new("python3");
+    command
+        .args([script, socket])
+        .current_dir(daemon.workspace());
+    if owner != 0 {
+        command.uid(owner).gid(owner);
+    }
+    command.output().unwrap().into()
+}
+
+#[test]
+fn the_daemons_home_is_masked_in_every_call() {
+    for daemon in daemons() {
+        let key = daemon.home().digest_key();
+        let key = key.to_str().unwrap();
+        // The control: the owner reads it outside.
+        assert_eq!(std::fs::read(key).unwrap().len(), 32);
+        for words in [
+            vec!["cat", key],
+            vec!["ls", daemon.home_folder().to_str().unwrap()],
+            vec!["sh", "-c", &format!("echo x > {key}")],
+            vec!["cat", &format!("/proc/self/root{key}")],
+            vec!["ln", key, "stolen"],
+            vec!["mv", daemon.home_folder().to_str().unwrap(), "moved"],
+        ] {
+            let refused = inside(&daemon, &words);
+            assert_ne!(refused.code, Some(0), "{words:?}: {refused:?}");
+        }
+        assert_eq!(std::fs::read(key).unwrap().len(), 32);
+    }
+}
