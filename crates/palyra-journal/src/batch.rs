@@ -153,6 +153,20 @@ impl PreparedStream {
         })
     }
 
+    /// Whether the appender believes that the stream has no entries.
+    pub(crate) const fn says_new(&self) -> bool {
+        matches!(self.expected, Expected::NoStream | Expected::Revision(0))
+    }
+
+    /// What the appender hears when the stream is elsewhere.
+    pub(crate) fn conflict(&self, found: u64) -> JournalError {
+        JournalError::Conflict {
+            stream: self.name.clone(),
+            expected: self.expected,
+            found,
+        }
+    }
+
     fn bytes(&self) -> usize {
         self.entries.iter().map(|(_, body)| body.len()).sum()
     }

@@ -28,6 +28,8 @@ mod body;
 mod cache;
 mod checkpoints;
 mod error;
+#[cfg(test)]
+mod failing;
 mod projections;
 mod queries;
 mod recorder;

@@ -76,9 +76,10 @@ pub(crate) fn open_writer(path: &Path) -> Result<Connection, JournalError> {
         source: Arc::new(source),
     };
     create_if_missing(path).map_err(cannot)?;
+    let has_log = beside(path, "-wal").exists();
     let connection = connect(path)?;
     // Until the file is known to be ours, closing it must not fold its write-ahead log into it.
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, has_log)?;
     recognise(&connection, path)?;
     for file in [path.to_owned(), beside(path, "-wal"), beside(path, "-shm")] {
         restrict(&file).map_err(cannot)?;
@@ -109,6 +110,9 @@ fn connect(path: &Path) -> Result<Connection, JournalError> {
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    // Without this, some statements are compiled anew each time a parameter is bound, in case
+    // statistics (there are none) would suggest another plan for the new value.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(connection)
 }
 

@@ -224,6 +224,15 @@ impl JournalStore {
     }
 }
 
+#[cfg(test)]
+impl JournalStore {
+    /// From the next group on the file may have this many pages; 0 lifts the cap.
+    pub(crate) fn cap(&self, pages: u32) {
+        let cap = &self.inner.shared.page_cap;
+        cap.store(pages, std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
 impl std::fmt::Debug for JournalStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("JournalStore")

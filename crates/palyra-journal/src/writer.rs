@@ -172,14 +172,21 @@ impl Writer {
             Ok(revisions) => revisions,
             Err(conflict) => return Ok(Err(conflict)),
         };
-        group.bytes = group.bytes.saturating_add(batch.bytes);
+        let before = group.last_seq;
         for (stream, revision) in batch.streams.into_iter().zip(&revisions) {
-            self.insert_entries(group, stream, *revision)?;
+            match self.insert_entries(group, stream, *revision) {
+                Ok(()) => {}
+                Err(conflict @ JournalError::Conflict { .. }) if group.last_seq == before => {
+                    return Ok(Err(conflict));
+                }
+                Err(error) => return Err(error),
+            }
         }
         for blob in &batch.blobs {
             self.insert_blob(blob)?;
             group.changed = true;
         }
+        group.bytes = group.bytes.saturating_add(batch.bytes);
         Ok(Ok(Appended {
             last_seq: group.last_seq,
             revisions,
@@ -188,6 +195,10 @@ impl Writer {
 
     /// Compares what each stream is expected to be with where it stands, before anything of this
     /// append is inserted; gives the revisions it leads to.
+    ///
+    /// A first stream that is said to be new, as nearly all are, is taken at its word: looking it
+    /// up costs as much as inserting it, and its first insert, which is the first of the append,
+    /// fails in the unique index if it is not.
     fn check(
         &self,
         group: &Group,
@@ -195,17 +206,19 @@ impl Writer {
     ) -> Result<Result<Vec<u64>, JournalError>, JournalError> {
         let mut revisions = Vec::with_capacity(streams.len());
         let mut ahead: HashMap<&str, u64> = HashMap::new();
-        for stream in streams {
-            let found = match ahead.get(stream.name.as_str()) {
+        for (place, stream) in streams.iter().enumerate() {
+            let at_its_word = place == 0 && stream.says_new() && !stream.entries.is_empty();
+            let known = ahead
+                .get(stream.name.as_str())
+                .or_else(|| group.heads.get(&stream.name))
+                .or_else(|| self.known.get(&stream.name));
+            let found = match known {
                 Some(revision) => *revision,
-                None => self.revision(group, &stream.name)?,
+                None if at_its_word => 0,
+                None => queries::revision_of(&self.connection, &stream.name)?,
             };
             if !stream.expected.accepts(found) {
-                return Ok(Err(JournalError::Conflict {
-                    stream: stream.name.clone(),
-                    expected: stream.expected,
-                    found,
-                }));
+                return Ok(Err(stream.conflict(found)));
             }
             let after = found + stream.entries.len() as u64;
             revisions.push(after);
@@ -216,45 +229,48 @@ impl Writer {
         Ok(Ok(revisions))
     }
 
-    fn revision(&self, group: &Group, stream: &str) -> Result<u64, JournalError> {
-        let known = group.heads.get(stream).or_else(|| self.known.get(stream));
-        match known {
-            Some(revision) => Ok(*revision),
-            None => queries::revision_of(&self.connection, stream),
-        }
-    }
-
-    /// `revision` is where the stream stands afterwards.
+    /// `revision` is where the stream stands afterwards. A conflict here means that nothing was
+    /// inserted.
     fn insert_entries(
         &mut self,
         group: &mut Group,
-        stream: PreparedStream,
+        mut stream: PreparedStream,
         revision: u64,
     ) -> Result<(), JournalError> {
-        let PreparedStream { name, entries, .. } = stream;
+        let entries = std::mem::take(&mut stream.entries);
         if entries.is_empty() {
             return Ok(());
         }
         let mut place = revision - entries.len() as u64;
         for (entry, body) in entries {
             place += 1;
-            group.last_seq += 1;
-            self.connection
+            let seq = group.last_seq + 1;
+            let inserted = self
+                .connection
                 .prepare_cached(
                     "INSERT INTO entries (seq, stream, revision, kind, at, body)
                      VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
                 )?
                 .execute(params![
-                    to_sql(group.last_seq),
-                    name,
+                    to_sql(seq),
+                    stream.name,
                     to_sql(place),
                     entry.kind(),
                     group.at.as_millis(),
                     body,
-                ])?;
+                ]);
+            if let Err(error) = inserted {
+                let taken = stream.says_new() && place == 1 && is_duplicate(&error);
+                return Err(if taken {
+                    stream.conflict(queries::revision_of(&self.connection, &stream.name)?)
+                } else {
+                    error.into()
+                });
+            }
+            group.last_seq = seq;
             let recorded = Recorded {
-                seq: group.last_seq,
-                stream: name.clone(),
+                seq,
+                stream: stream.name.clone(),
                 revision: place,
                 at: group.at,
                 entry,
@@ -262,7 +278,7 @@ impl Writer {
             self.projections.apply(&self.connection, &recorded)?;
         }
         group.changed = true;
-        group.heads.insert(name, revision);
+        group.heads.insert(stream.name, place);
         Ok(())
     }
 
@@ -329,6 +345,13 @@ impl Group {
     const fn is_full(&self) -> bool {
         self.answers.len() >= MAX_APPENDS || self.bytes >= MAX_BYTES
     }
+}
+
+/// Whether a place in a stream is taken.
+fn is_duplicate(error: &rusqlite::Error) -> bool {
+    error
+        .sqlite_error()
+        .is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_CONSTRAINT_UNIQUE)
 }
 
 /// A number that differs when another connection changed the file.

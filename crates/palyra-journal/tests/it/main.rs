@@ -3,4 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "a fixture that fails is a failed test")]
 
 mod appending;
+mod blobs;
+mod concurrency;
+mod files;
+mod full_disk;
+mod projections;
+mod recording;
 mod support;
