@@ -4,6 +4,7 @@
 
 mod attacks;
 mod fixture;
+mod idle;
 mod load;
 mod property;
 mod table;

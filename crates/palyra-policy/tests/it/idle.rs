@@ -1,0 +1,86 @@
+//! No policy of the baseline is idle: taking one away changes an answer.
+//!
+//! A forbid that only repeats what no permit grants would change nothing by itself, so each set is
+//! also tried beside a permit of everything, which is what such forbids are for.
+
+use cedar_policy::{Policy, PolicySet};
+use palyra_core::corridor::{Decides as _, PolicyAnswer};
+use palyra_core::{Channel, DeviceId};
+use palyra_policy::{Action, DEFAULT_POLICY_SRC, PolicyEngine, Resource};
+
+use crate::fixture::{ECHO, RUN, call, engine_of, granted, name, who};
+
+const OPEN: &str = "@id(\"open\") permit (principal, action, resource);";
+
+/// Every answer that this engine gives, as one text.
+fn answers(engine: &PolicyEngine) -> String {
+    let mut said = String::new();
+    for person in ["owner", "claude", "guest"] {
+        for tool in [ECHO, RUN] {
+            let plain = call(&who(person), tool, "x");
+            let yes = granted(call(&who(person), tool, "x"), |_| ());
+            let stale = granted(call(&who(person), tool, "x"), |grant| grant.people = 0);
+            for facts in [plain, yes, stale] {
+                said.push_str(match engine.answer(&facts) {
+                    Ok(PolicyAnswer::Run { .. }) => "run ",
+                    Ok(PolicyAnswer::Ask { .. }) => "ask ",
+                    Ok(PolicyAnswer::Deny { .. }) => "deny ",
+                    Err(_) => "error ",
+                });
+            }
+        }
+        for (action, resource) in questions(person) {
+            let (device, channel) = (DeviceId::local(), Channel::Cli);
+            let answer = engine.authorize(&who(person), &device, channel, action, resource);
+            said.push_str(if answer.is_ok() { "yes " } else { "no " });
+        }
+    }
+    said
+}
+
+fn questions(person: &str) -> Vec<(Action, Resource)> {
+    let mut questions = vec![
+        (Action::ToolList, Resource::Tool(name(RUN))),
+        (Action::DaemonStatus, Resource::Daemon),
+        (Action::JournalRead, Resource::Daemon),
+        (Action::AgentManage, Resource::Agents),
+        (
+            Action::AgentRead,
+            Resource::Agent("claude".parse().unwrap()),
+        ),
+    ];
+    for owner in [person, "codex"].map(who) {
+        let requester = owner.clone();
+        questions.extend([
+            (Action::CallRead, Resource::Call { owner }),
+            (
+                Action::ApprovalRead,
+                Resource::Approval {
+                    requester: requester.clone(),
+                },
+            ),
+            (Action::ApprovalDecide, Resource::Approval { requester }),
+        ]);
+    }
+    questions
+}
+
+#[test]
+fn taking_any_policy_away_changes_an_answer() {
+    let set: PolicySet = DEFAULT_POLICY_SRC.parse().unwrap();
+    let policies: Vec<&Policy> = set.policies().collect();
+    let both = |keep: &dyn Fn(&Policy) -> bool| {
+        let kept = policies.iter().filter(|policy| keep(policy));
+        let source: String = kept.map(|policy| format!("{policy}\n")).collect();
+        let opened = format!("{source}{OPEN}");
+        [answers(&engine_of(&source)), answers(&engine_of(&opened))]
+    };
+    let whole = both(&|_| true);
+    for policy in &policies {
+        let id = policy.annotation("id").unwrap();
+        // An unpaired device cannot be made from out here; the engine's own tests have one.
+        if id != "floor_known_origin" {
+            assert_ne!(both(&|other| other != *policy), whole, "`{id}` is idle");
+        }
+    }
+}
