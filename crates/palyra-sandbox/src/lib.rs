@@ -5,23 +5,53 @@
 //! [`FileRunner`]), is handed to `palyra-jail`, and comes back as a report of what was seen.
 //!
 //! ```text
-//! daemon ── control socket ──▶ palyra-jail (spawn server, one thread)
-//!    ▲                              └─ fork ─▶ supervisor (subreaper, one per call)
-//!    └──── report socket ◀──────────────────────┴─ fork ─▶ target: layers, self-test, exec
+//! daemon ── control socket ──▶ palyra-jail: spawn server, one thread
+//!    ▲                              ├─ supervisor (subreaper) ── target, waiting for an order
+//!    └──── report socket ◀──────────┴─ supervisor ── target: walls, self-test, exec
 //! ```
 //!
 //! The daemon never forks: it has threads and may be large. The helper is started once, is small
 //! and has a single thread, so forking it is cheap and what happens between fork and exec may
 //! allocate.
+//!
+//! | module | knows |
+//! |---|---|
+//! | [`Sandbox`] | starting, probing, shutting down |
+//! | `process`, `files` | plans → orders, what was seen → reports |
+//! | `call`, `output`, `helper`, `wire` | one call from the daemon's side, and the protocol |
+//! | `walls`, `surround`, `masks`, `landlock` | what a call may reach in the file system |
+//! | `seccomp` | which system calls it may not make |
+//! | `inside` | whether a process belongs to a call |
+//! | `tmp`, `cgroup` | what a call is given and what is cleared away after it |
+//! | [`jail`] | the helper itself |
+//! | `sys` | the `unsafe` parts |
 
-#![deny(unsafe_code)]
-
+mod call;
+mod cgroup;
+mod files;
+mod helper;
+mod inside;
+#[doc(hidden)]
+pub mod jail;
+mod landlock;
+mod masks;
 mod output;
 mod process;
 mod program;
 mod sandbox;
+mod seccomp;
+mod surround;
+#[expect(
+    unsafe_code,
+    reason = "system calls that neither std nor rustix offers"
+)]
+mod sys;
+mod tmp;
+mod walls;
+mod wire;
 
+pub use files::FileRunner;
 pub use output::{OutputChunk, OutputSink, OutputStream};
-pub use process::{FileRunner, ProcessRunner, run_constrained_process};
+pub use process::{ProcessRunner, run_constrained_process};
 pub use program::{ProgramProblem, resolve_program, run_as};
 pub use sandbox::{CannotTell, Sandbox, SandboxSettings, SandboxStatus, SandboxUnavailable};

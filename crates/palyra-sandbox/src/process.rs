@@ -1,12 +1,22 @@
-//! The runners that the corridor calls.
+//! Tier-B processes: from a plan to an order, and from what was seen to a report.
+
+use std::io;
+use std::path::Path;
 
 use palyra_core::corridor::{Executes, Running};
-use palyra_core::{Ending, ExecutionReport, FilePlan, ProcessPlan, RunErrorKind};
-use serde_json::Value;
+use palyra_core::plan::RunAs;
+use palyra_core::{Ending, ExecutionReport, ProcessPlan, RunErrorKind, Tier, Timestamp};
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use crate::call::{self, Means, Outcome};
 use crate::output::OutputSink;
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Inner, Sandbox, remove_later};
+use crate::surround::Audience;
+use crate::wire::{Order, Work};
+
+/// The executor's name in reports.
+const EXECUTOR: &str = "sandbox_tier_b";
 
 /// Runs processes.
 pub struct ProcessRunner {
@@ -34,64 +44,222 @@ impl Executes for ProcessRunner {
     type Output = Value;
 
     async fn run(&self, running: Running<'_>, plan: ProcessPlan) -> (ExecutionReport, Value) {
-        run_constrained_process(
-            &self.sandbox,
-            running,
-            plan,
-            self.sink.clone(),
-            self.cancel.clone(),
-        )
-        .await
+        let (sink, cancel) = (self.sink.clone(), self.cancel.clone());
+        run_constrained_process(&self.sandbox, running, plan, sink, cancel).await
     }
 }
 
-/// Runs one process behind the walls of Tier-B. The `running` proof makes this callable only from
-/// the corridor.
+/// Runs one process behind the walls of Tier-B.
+///
+/// The corridor's proof is the second argument: nobody else can call this. The output is
+/// `{"stdout": …, "stderr": …, "stdout_bytes": n, "stderr_bytes": n}`, each stream as
+/// `{"text": …}` or, when it is not UTF-8, `{"base64": …}`.
 pub async fn run_constrained_process(
     sandbox: &Sandbox,
-    _running: Running<'_>,
-    _plan: ProcessPlan,
-    _sink: Option<OutputSink>,
-    _cancel: CancellationToken,
-) -> (ExecutionReport, Value) {
-    (refused(sandbox), Value::Null)
-}
-
-/// Runs file tools.
-pub struct FileRunner {
-    sandbox: Sandbox,
-    #[expect(dead_code, reason = "placeholder")]
+    running: Running<'_>,
+    plan: ProcessPlan,
+    sink: Option<OutputSink>,
     cancel: CancellationToken,
+) -> (ExecutionReport, Value) {
+    let inner = &*sandbox.inner;
+    let started_at = inner.settings.clock.now();
+    let run_as = plan.run_as;
+    let prepared = if running.covers(&plan) {
+        prepare(inner, plan)
+    } else {
+        Err(Refused::changed())
+    };
+    let (order, wall, stdin, keep) = match prepared {
+        Ok(Prepared {
+            order,
+            ruleset,
+            stdin,
+            keep,
+        }) => (order, ruleset, stdin, keep),
+        Err(refused) => return (refused.report(inner, started_at, run_as), Value::Null),
+    };
+    let means = Means {
+        ruleset: wall,
+        stdin,
+        sink,
+        keep,
+        cancel,
+    };
+    let outcome = call::run(inner, &order, means).await;
+    if let Some(tmp) = order.tmp.as_deref().filter(|_| !outcome.cleared) {
+        remove_later(tmp);
+    }
+    let truncated = outcome.stdout.dropped() > 0 || outcome.stderr.dropped() > 0;
+    let Outcome {
+        layers,
+        ending,
+        stdout,
+        stderr,
+        cleared: _,
+    } = outcome;
+    let report = ExecutionReport {
+        layers,
+        truncated,
+        ..report(inner, started_at, run_as, ending)
+    };
+    let (stdout_bytes, stderr_bytes) = (stdout.total(), stderr.total());
+    let output = json!({
+        "stdout": stdout.into_value(),
+        "stderr": stderr.into_value(),
+        "stdout_bytes": stdout_bytes,
+        "stderr_bytes": stderr_bytes,
+    });
+    (report, output)
 }
 
-impl FileRunner {
-    pub(crate) const fn new(sandbox: Sandbox, cancel: CancellationToken) -> Self {
-        Self { sandbox, cancel }
+/// Why a plan was not even tried.
+pub(crate) struct Refused {
+    kind: RunErrorKind,
+    message: String,
+}
+
+impl Refused {
+    pub(crate) fn new(kind: RunErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+        }
+    }
+
+    pub(crate) fn changed() -> Self {
+        let message = "the plan is not the one that was decided";
+        Self::new(RunErrorKind::InvalidInput, message)
+    }
+
+    /// Something on our side failed before the call began.
+    pub(crate) fn broke(error: &io::Error) -> Self {
+        let message = format!("the call could not be prepared: {error}");
+        Self::new(RunErrorKind::RuntimeFailure, message)
+    }
+
+    pub(crate) fn report(
+        self,
+        inner: &Inner,
+        started_at: Timestamp,
+        run_as: RunAs,
+    ) -> ExecutionReport {
+        let Self { kind, message } = self;
+        report(inner, started_at, run_as, Ending::Failed { kind, message })
     }
 }
 
-impl Executes for FileRunner {
-    type Plan = FilePlan;
-    type Output = Value;
-
-    async fn run(&self, _running: Running<'_>, _plan: FilePlan) -> (ExecutionReport, Value) {
-        (refused(&self.sandbox), Value::Null)
-    }
-}
-
-fn refused(sandbox: &Sandbox) -> ExecutionReport {
-    let now = sandbox.inner.settings.clock.now();
+/// A report that has observed nothing yet.
+pub(crate) fn report(
+    inner: &Inner,
+    started_at: Timestamp,
+    run_as: RunAs,
+    ending: Ending,
+) -> ExecutionReport {
     ExecutionReport {
-        executor: "sandbox_tier_b".to_owned(),
+        executor: EXECUTOR.to_owned(),
         sandbox_enforcement: "tier_b".to_owned(),
         layers: Vec::new(),
-        started_at: now,
-        ended_at: now,
-        ending: Ending::Failed {
-            kind: RunErrorKind::SandboxUnavailable,
-            message: "not built yet".to_owned(),
-        },
+        started_at,
+        ended_at: inner.settings.clock.now(),
+        ending,
         truncated: false,
-        running_as_root: false,
+        running_as_root: matches!(run_as, RunAs::Root),
     }
+}
+
+/// Refuses when the machine lacks a layer, and plans that do not fit the daemon.
+pub(crate) fn check_machine(inner: &Inner, run_as: RunAs) -> Result<(), Refused> {
+    if let Some(why) = inner.status().why {
+        return Err(Refused::new(RunErrorKind::SandboxUnavailable, why));
+    }
+    Inner::check_run_as(run_as).map_err(|why| Refused::new(RunErrorKind::InvalidInput, why))
+}
+
+struct Prepared {
+    order: Order,
+    ruleset: std::os::fd::OwnedFd,
+    stdin: std::os::fd::OwnedFd,
+    keep: u64,
+}
+
+fn prepare(inner: &Inner, plan: ProcessPlan) -> Result<Prepared, Refused> {
+    check_machine(inner, plan.run_as)?;
+    check_plan(&plan)?;
+    let broke = |error: io::Error| Refused::broke(&error);
+    let walls = inner
+        .walls()
+        .map_err(|why| Refused::new(RunErrorKind::SandboxUnavailable, why))?;
+    let audience = match plan.run_as {
+        RunAs::Root => Audience::Root,
+        RunAs::Daemon | RunAs::Owner { .. } => Audience::User,
+    };
+    let view = walls.view(&plan.masked, audience).map_err(broke)?;
+    if let Ok(real) = plan.cwd.canonicalize()
+        && view.hides(&real)
+    {
+        let message = format!("`{}` is the daemon's home or inside it", plan.cwd.display());
+        return Err(Refused::new(RunErrorKind::WorkspaceScopeDenied, message));
+    }
+    let stdin = match &plan.stdin {
+        Some(text) => call::memory_file(text.as_bytes()),
+        None => inner.no_input(),
+    };
+    let stdin = stdin.map_err(broke)?;
+    let (tmp, handle) = inner.temporary(plan.run_as).map_err(broke)?;
+    let wall = walls.for_process(&view, handle).map_err(broke)?;
+    Ok(Prepared {
+        keep: plan.limits.output_bytes,
+        order: Order {
+            work: Work::Process {
+                program: plan.program,
+                argv: plan.argv,
+                env: plan.env,
+                cwd: plan.cwd,
+            },
+            run_as: plan.run_as,
+            limits: plan.limits,
+            landlock_abi: walls.abi().number(),
+            masked: wall.masked,
+            tmp: Some(tmp),
+        },
+        ruleset: wall.ruleset,
+        stdin,
+    })
+}
+
+/// What no program can be started with.
+fn check_plan(plan: &ProcessPlan) -> Result<(), Refused> {
+    let wrong = |what: &str| Err(Refused::new(RunErrorKind::InvalidInput, what));
+    match plan.tier {
+        Tier::B => {}
+        Tier::Builtin => return wrong("the plan is not for Tier-B"),
+    }
+    if plan.argv.is_empty() {
+        return wrong("the plan has no arguments, not even the program's name");
+    }
+    if !plan.program.is_absolute() || !plan.cwd.is_absolute() {
+        return wrong("the program and the folder it starts in need absolute paths");
+    }
+    let paths = [plan.program.as_path(), plan.cwd.as_path()];
+    if !paths
+        .into_iter()
+        .chain(plan.masked.iter().map(|it| it.as_path()))
+        .all(is_plain)
+    {
+        return wrong("a path of the plan is not UTF-8 or contains a NUL character");
+    }
+    if plan.argv.iter().any(|argument| argument.contains('\0')) {
+        return wrong("an argument contains a NUL character");
+    }
+    for (name, value) in &plan.env {
+        if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+            return wrong("a variable has no name, or `=` or a NUL character where it may not");
+        }
+    }
+    Ok(())
+}
+
+/// Paths travel as text.
+pub(crate) fn is_plain(path: &Path) -> bool {
+    path.to_str().is_some_and(|text| !text.contains('\0'))
 }

@@ -1,26 +1,47 @@
 //! The sandbox as the gateway sees it: started once, asked for runners, shut down.
 
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
-use palyra_core::Clock;
+use palyra_core::plan::RunAs;
+use palyra_core::{Clock, Ending, Limits};
+use rustix::fs::{Mode, OFlags};
 use tokio_util::sync::CancellationToken;
 
+use crate::call::{self, Means};
+use crate::cgroup::CgroupBase;
+use crate::files::FileRunner;
+use crate::helper::Helper;
+use crate::inside::{LiveMarks, Mark};
+use crate::landlock::Abi;
 use crate::output::OutputSink;
-use crate::process::{FileRunner, ProcessRunner};
+use crate::process::ProcessRunner;
+use crate::surround::Audience;
+use crate::tmp::TempRoot;
+use crate::walls::{MountTable, Walls};
+use crate::wire::{Order, Work};
+
+/// How long the probe at the start may take.
+const PROBE: Duration = Duration::from_secs(10);
+
+/// How long shutting down waits for the helper to end its calls.
+const LAST_WAIT: Duration = Duration::from_secs(25);
 
 /// What the sandbox needs to know.
 #[derive(Clone)]
 pub struct SandboxSettings {
     /// The `palyra-jail` binary.
     pub helper: PathBuf,
-    /// Folders that no call ever sees, whatever its plan says: the daemon's home.
+    /// Folders that no call ever sees, whatever its plan says: the daemon's home. At least one.
     pub masked: Vec<PathBuf>,
     /// Where the times in reports come from.
     pub clock: Arc<dyn Clock>,
 }
 
-/// The sandbox could not even be set up. (A kernel that lacks a layer is not this: see
+/// The sandbox could not even be set up. (A machine that lacks a layer is not this: see
 /// [`SandboxStatus`].)
 #[derive(Debug, thiserror::Error)]
 #[error("{why}")]
@@ -62,33 +83,50 @@ pub struct Sandbox {
 
 pub(crate) struct Inner {
     pub(crate) settings: SandboxSettings,
-    status: SandboxStatus,
+    pub(crate) stopping: CancellationToken,
+    pub(crate) marks: LiveMarks,
+    status: OnceLock<SandboxStatus>,
+    walls: Option<Walls>,
+    temp: Option<TempRoot>,
+    null: Option<OwnedFd>,
+    helper: Mutex<Option<(Arc<Helper>, Mark)>>,
+    // Last: it is removed when the helper is gone.
+    cgroup: Option<CgroupBase>,
 }
 
 impl Sandbox {
     /// Starts the helper and finds out, by really trying, which layers this machine has.
     ///
+    /// When a layer is missing this still succeeds: every run is then refused with
+    /// `sandbox_unavailable`, and [`Sandbox::status`] says why.
+    ///
     /// # Errors
-    /// The settings make no sense (a masked path that is not absolute).
+    /// The settings make no sense: nothing is masked, or something by a relative path.
     pub async fn start(settings: SandboxSettings) -> Result<Self, SandboxUnavailable> {
-        Ok(Self {
-            inner: Arc::new(Inner {
-                settings,
-                status: SandboxStatus {
-                    available: false,
-                    landlock_abi: 0,
-                    seccomp: false,
-                    cgroup: None,
-                    why: Some("not built yet".to_owned()),
-                },
-            }),
-        })
+        if settings.masked.is_empty() {
+            let why = "nothing is masked: at least the daemon's home has to be".to_owned();
+            return Err(SandboxUnavailable { why });
+        }
+        if let Some(path) = settings.masked.iter().find(|path| !path.is_absolute()) {
+            let why = format!("the masked path `{}` is not absolute", path.display());
+            return Err(SandboxUnavailable { why });
+        }
+        let inner = Arc::new(Inner::new(settings));
+        let status = inner.probe().await;
+        if let Some(why) = &status.why {
+            tracing::error!(
+                why,
+                "the sandbox is unavailable: every call will be refused"
+            );
+        }
+        let _ = inner.status.set(status);
+        Ok(Self { inner })
     }
 
     /// What this machine gives.
     #[must_use]
     pub fn status(&self) -> SandboxStatus {
-        self.inner.status.clone()
+        self.inner.status()
     }
 
     /// A runner for processes; what they write also goes to `sink` while they run.
@@ -103,17 +141,248 @@ impl Sandbox {
         FileRunner::new(self.clone(), cancel)
     }
 
-    /// Whether this live process is inside a call.
+    /// Whether this live process is inside a call: the spawn server is among its ancestors, or its
+    /// session or cgroup is that of a live call.
+    ///
+    /// The process must be held by the caller (a pidfd) and still be alive afterwards; otherwise
+    /// the number may have become somebody else's.
     ///
     /// # Errors
     /// It could not be found out: treat it as "yes".
     pub fn is_inside_a_call(&self, pid: i32) -> Result<bool, CannotTell> {
-        Err(CannotTell {
-            pid,
-            why: "not built yet".to_owned(),
+        let cgroups = self.inner.cgroup.as_ref().map(|base| base.name.as_path());
+        let answer = self.inner.marks.cover(pid, cgroups);
+        answer.map_err(|why| CannotTell { pid, why })
+    }
+
+    /// Ends every call and the helper, and waits for that.
+    pub async fn shutdown(&self) {
+        self.inner.stopping.cancel();
+        let Some((helper, mark)) = self.inner.lock_helper().take() else {
+            return;
+        };
+        if let Some(mut child) = helper.close() {
+            let ended = tokio::task::spawn_blocking(move || child.wait());
+            if tokio::time::timeout(LAST_WAIT, ended).await.is_err() {
+                tracing::warn!("the sandbox helper takes long to end");
+            }
+        }
+        drop(mark);
+    }
+}
+
+impl Inner {
+    fn new(settings: SandboxSettings) -> Self {
+        let abi = Abi::of_this_kernel();
+        let walls = abi.and_then(|abi| Walls::new(abi, settings.masked.clone()).ok());
+        let mounts = MountTable::open().and_then(|table| table.read());
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        Self {
+            settings,
+            stopping: CancellationToken::new(),
+            marks: LiveMarks::default(),
+            status: OnceLock::new(),
+            walls,
+            temp: TempRoot::claim(&std::env::temp_dir())
+                .inspect_err(|error| tracing::warn!(%error, "no temporary folder for calls"))
+                .ok(),
+            null: rustix::fs::open("/dev/null", flags, Mode::empty()).ok(),
+            helper: Mutex::new(None),
+            cgroup: mounts.ok().and_then(|mounts| CgroupBase::claim(&mounts)),
+        }
+    }
+
+    pub(crate) fn status(&self) -> SandboxStatus {
+        let unknown = || self.refused("it was not probed");
+        self.status.get().cloned().unwrap_or_else(unknown)
+    }
+
+    fn refused(&self, why: impl Into<String>) -> SandboxStatus {
+        SandboxStatus {
+            available: false,
+            landlock_abi: self.walls.as_ref().map_or(0, |walls| walls.abi().number()),
+            seccomp: false,
+            cgroup: None,
+            why: Some(why.into()),
+        }
+    }
+
+    /// The walls, or why there are none.
+    pub(crate) fn walls(&self) -> Result<&Walls, String> {
+        self.walls.as_ref().ok_or_else(|| {
+            "this kernel has no Landlock: it needs Linux 5.13 or later with `landlock` among the \
+             security modules (see `cat /sys/kernel/security/lsm`)"
+                .to_owned()
         })
     }
 
-    /// Ends every call and the helper.
-    pub async fn shutdown(&self) {}
+    /// Whom a call runs as must be what the daemon is: nobody else's uid can be had, and root is
+    /// never called anything else.
+    pub(crate) fn check_run_as(run_as: RunAs) -> Result<(), String> {
+        let root = rustix::process::geteuid().is_root();
+        match run_as {
+            RunAs::Daemon if root => Err("the daemon is root and the plan says it is not".into()),
+            RunAs::Owner { .. } | RunAs::Root if !root => {
+                Err("the plan needs a daemon that is root".into())
+            }
+            RunAs::Owner { uid: 0, .. } => Err("the owner a call steps down to is root".into()),
+            RunAs::Daemon | RunAs::Owner { .. } | RunAs::Root => Ok(()),
+        }
+    }
+
+    /// A fresh temporary folder for a call.
+    pub(crate) fn temporary(&self, run_as: RunAs) -> io::Result<(PathBuf, OwnedFd)> {
+        let temp = self.temp.as_ref();
+        let temp = temp.ok_or_else(|| io::Error::other("there is no temporary folder"))?;
+        temp.folder(match run_as {
+            RunAs::Owner { uid, gid } => Some((uid, gid)),
+            RunAs::Daemon | RunAs::Root => None,
+        })
+    }
+
+    /// Standard input of a call that gets none.
+    pub(crate) fn no_input(&self) -> io::Result<OwnedFd> {
+        let null = self.null.as_ref();
+        null.ok_or_else(|| io::Error::other("there is no /dev/null"))?
+            .try_clone()
+    }
+
+    fn lock_helper(&self) -> std::sync::MutexGuard<'_, Option<(Arc<Helper>, Mark)>> {
+        self.helper
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// The running helper; a new one when the last one is gone.
+    fn helper(&self) -> io::Result<Arc<Helper>> {
+        if self.stopping.is_cancelled() {
+            return Err(io::Error::other("the daemon is stopping"));
+        }
+        let mut slot = self.lock_helper();
+        if let Some((helper, _)) = slot.as_ref()
+            && !helper.is_gone()
+        {
+            return Ok(Arc::clone(helper));
+        }
+        let cgroup = self.cgroup.as_ref();
+        if slot.take().is_some() {
+            tracing::warn!("the sandbox helper was killed; starting another one");
+            // Its supervisors end what they watched over; this is for those that were killed too.
+            if let Some(cgroup) = cgroup {
+                cgroup.kill_all();
+            }
+        }
+        let helper = Helper::start(
+            &self.settings.helper,
+            cgroup.map(|base| base.path.as_path()),
+        )?;
+        let helper = Arc::new(helper);
+        let mark = self.marks.add_server(helper.pid);
+        *slot = Some((Arc::clone(&helper), mark));
+        Ok(helper)
+    }
+
+    /// Hands an order to the helper. One that is found dead has not taken it, so the next one gets
+    /// it; one that dies with it in hand is found out by the call.
+    pub(crate) async fn hand_over(
+        &self,
+        order: &[u8],
+        handles: &[BorrowedFd<'_>],
+    ) -> io::Result<()> {
+        let helper = self.helper()?;
+        match helper.send(order, handles).await {
+            Err(error) if is_closed(&error) => {
+                self.discard(&helper);
+                self.helper()?.send(order, handles).await
+            }
+            other => other,
+        }
+    }
+
+    fn discard(&self, dead: &Arc<Helper>) {
+        let mut slot = self.lock_helper();
+        if slot.as_ref().is_some_and(|(now, _)| Arc::ptr_eq(now, dead)) {
+            *slot = None;
+        }
+    }
+
+    /// Builds every wall once and looks at it.
+    async fn probe(&self) -> SandboxStatus {
+        match tokio::time::timeout(PROBE, self.try_walls()).await {
+            Ok(Ok(cgroup)) => SandboxStatus {
+                available: true,
+                seccomp: true,
+                cgroup,
+                why: None,
+                ..self.refused("")
+            },
+            Ok(Err(why)) => self.refused(why),
+            Err(_) => self.refused("the sandbox helper does not answer"),
+        }
+    }
+
+    async fn try_walls(&self) -> Result<Option<PathBuf>, String> {
+        let walls = self.walls()?;
+        let helper = &self.settings.helper;
+        let named = |error: io::Error| format!("`{}`: {error}", helper.display());
+        self.helper().map_err(named)?;
+        let text = |error: io::Error| error.to_string();
+        let (run_as, audience) = if rustix::process::geteuid().is_root() {
+            (RunAs::Root, Audience::Root)
+        } else {
+            (RunAs::Daemon, Audience::User)
+        };
+        let (tmp, handle) = self.temporary(run_as).map_err(text)?;
+        let view = walls.view(&[], audience).map_err(text)?;
+        let wall = walls.for_process(&view, handle).map_err(text)?;
+        let order = Order {
+            work: Work::Probe,
+            run_as,
+            limits: Limits {
+                wall: PROBE,
+                ..Limits::default()
+            },
+            landlock_abi: walls.abi().number(),
+            masked: wall.masked,
+            tmp: Some(tmp),
+        };
+        let means = Means {
+            ruleset: wall.ruleset,
+            stdin: self.no_input().map_err(text)?,
+            sink: None,
+            keep: 0,
+            cancel: CancellationToken::new(),
+        };
+        let outcome = call::run(self, &order, means).await;
+        match outcome.ending {
+            Ending::Exited { code: 0 } => {
+                let in_a_cgroup = outcome.layers.iter().any(|layer| layer.name == "cgroup");
+                let base = self.cgroup.as_ref().filter(|_| in_a_cgroup);
+                Ok(base.map(|base| base.path.clone()))
+            }
+            Ending::Failed { message, .. } => Err(message),
+            Ending::Exited { .. }
+            | Ending::Signalled { .. }
+            | Ending::TimedOut
+            | Ending::Cancelled { .. } => Err("the sandbox helper did not finish its probe".into()),
+        }
+    }
+}
+
+fn is_closed(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::BrokenPipe
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::NotConnected
+    )
+}
+
+/// Removes a call's temporary folder when its supervisor did not live to do it.
+pub(crate) fn remove_later(tmp: &Path) {
+    let tmp = tmp.to_owned();
+    drop(tokio::task::spawn_blocking(move || {
+        crate::tmp::remove(&tmp)
+    }));
 }

@@ -1,3 +1,5 @@
-//! The helper of `palyra-sandbox`; started by the daemon, of no use by hand.
+//! The helper of `palyra-sandbox`: started by the daemon, of no use by hand.
 
-fn main() {}
+fn main() -> std::process::ExitCode {
+    palyra_sandbox::jail::main()
+}

@@ -1,0 +1,346 @@
+//! One call, seen from the daemon: hand it over, read along, and learn how it ended.
+//!
+//! The daemon waits for the supervisor's last word and never for a pipe to close: whoever else may
+//! hold a pipe's other end (a process outside can open `/proc/PID/fd/1`) delays nothing.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use palyra_core::{Ending, Layer, RunErrorKind};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::net::unix::pipe;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::inside::Mark;
+use crate::output::{Capture, OutputChunk, OutputSink, OutputStream};
+use crate::sandbox::Inner;
+use crate::sys;
+use crate::wire::{self, End, Handles, Order, PACKET, Report};
+
+/// How long a receiver that takes nothing holds a call up before it loses the live stream.
+const SINK_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long after its time, or after being told to end it, a supervisor may take.
+const GRACE: Duration = Duration::from_secs(15);
+
+/// How much is read at once.
+const AT_ONCE: usize = 64 * 1024;
+
+/// How much is still read after the end: more than a pipe holds by default.
+const AFTER_THE_END: usize = 4 << 20;
+
+/// What a call is started with, besides its order.
+pub(crate) struct Means {
+    pub(crate) ruleset: OwnedFd,
+    pub(crate) stdin: OwnedFd,
+    pub(crate) sink: Option<OutputSink>,
+    /// How much of each stream is kept.
+    pub(crate) keep: u64,
+    pub(crate) cancel: CancellationToken,
+}
+
+/// What came of it.
+pub(crate) struct Outcome {
+    pub(crate) layers: Vec<Layer>,
+    pub(crate) ending: Ending,
+    pub(crate) stdout: Capture,
+    pub(crate) stderr: Capture,
+    /// Whether the supervisor said its last word; otherwise it did not clear up either.
+    pub(crate) cleared: bool,
+}
+
+impl Outcome {
+    fn failed(kind: RunErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            layers: Vec::new(),
+            ending: Ending::Failed {
+                kind,
+                message: message.into(),
+            },
+            stdout: Capture::new(OutputStream::Stdout, 0),
+            stderr: Capture::new(OutputStream::Stderr, 0),
+            cleared: false,
+        }
+    }
+}
+
+/// Runs an order to its end.
+pub(crate) async fn run(inner: &Inner, order: &Order, means: Means) -> Outcome {
+    match start(inner, order, &means).await {
+        Ok(live) => live.follow(inner, order.limits.wall, means).await,
+        Err(error) => Outcome::failed(
+            RunErrorKind::RuntimeFailure,
+            format!("the call could not be started: {error}"),
+        ),
+    }
+}
+
+/// A call that was handed over.
+struct Live {
+    report: AsyncFd<OwnedFd>,
+    stdout: Option<pipe::Receiver>,
+    stderr: Option<pipe::Receiver>,
+}
+
+async fn start(inner: &Inner, order: &Order, means: &Means) -> io::Result<Live> {
+    let order = serde_json::to_vec(order)?;
+    let (stdout, far_stdout) = output_pipe()?;
+    let (stderr, far_stderr) = output_pipe()?;
+    let (report, far_report) = rustix::net::socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    rustix::io::ioctl_fionbio(&report, true)?;
+    let in_a_file = (order.len() > PACKET)
+        .then(|| memory_file(&order))
+        .transpose()?;
+    let handles = Handles {
+        ruleset: means.ruleset.as_fd(),
+        stdin: means.stdin.as_fd(),
+        stdout: far_stdout.as_fd(),
+        stderr: far_stderr.as_fd(),
+        report: far_report.as_fd(),
+        order: in_a_file.as_ref().map(AsFd::as_fd),
+    };
+    let packet: &[u8] = if in_a_file.is_some() { b"f" } else { &order };
+    inner.hand_over(packet, &handles.list()).await?;
+    Ok(Live {
+        report: sys::watch(report, Interest::READABLE)?,
+        stdout: Some(stdout),
+        stderr: Some(stderr),
+    })
+}
+
+/// A pipe whose reading end does not block; the call's end does, as programs expect.
+fn output_pipe() -> io::Result<(pipe::Receiver, OwnedFd)> {
+    let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    rustix::io::ioctl_fionbio(&read, true)?;
+    Ok((pipe::Receiver::from_owned_fd_unchecked(read)?, write))
+}
+
+/// A file in memory with these bytes, to be read from the start.
+pub(crate) fn memory_file(bytes: &[u8]) -> io::Result<OwnedFd> {
+    let file = rustix::fs::memfd_create("palyra", rustix::fs::MemfdFlags::CLOEXEC)?;
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let written = rustix::io::retry_on_intr(|| rustix::io::write(&file, rest))?;
+        rest = rest.get(written..).unwrap_or_default();
+    }
+    rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(0))?;
+    Ok(file)
+}
+
+/// What is known so far.
+struct Known {
+    layers: Vec<Layer>,
+    refused: Option<(RunErrorKind, String)>,
+    mark: Option<Mark>,
+    told_to_end: Option<String>,
+}
+
+impl Live {
+    async fn follow(mut self, inner: &Inner, wall: Duration, means: Means) -> Outcome {
+        let mut stdout = Capture::new(OutputStream::Stdout, means.keep);
+        let mut stderr = Capture::new(OutputStream::Stderr, means.keep);
+        let mut stream = Stream::new(means.sink);
+        let mut known = Known {
+            layers: Vec::new(),
+            refused: None,
+            mark: None,
+            told_to_end: None,
+        };
+        let mut buffer = Vec::with_capacity(AT_ONCE);
+        let mut packet = vec![0; PACKET];
+        // The supervisor keeps the time; this only makes sure that nobody waits for ever.
+        let mut give_up = Instant::now() + wall.min(Duration::from_secs(86_400 * 365)) + GRACE;
+        let how = loop {
+            let free = !stream.is_blocked();
+            tokio::select! {
+                biased;
+                report = next_report(&self.report, &mut packet) => match report {
+                    Ok(Some(Report::Ended { how, survivors })) => break Some((how, survivors)),
+                    Ok(Some(report)) => known.take(report, inner),
+                    Ok(None) | Err(_) => break None,
+                },
+                () = ready(self.stdout.as_ref()), if free && self.stdout.is_some() => {
+                    read(&mut self.stdout, &mut buffer, &mut stdout, &mut stream);
+                }
+                () = ready(self.stderr.as_ref()), if free && self.stderr.is_some() => {
+                    read(&mut self.stderr, &mut buffer, &mut stderr, &mut stream);
+                }
+                () = stream.unblocked(), if !free => {}
+                () = means.cancel.cancelled(), if known.told_to_end.is_none() => {
+                    known.told_to_end = Some("the call was cancelled".to_owned());
+                    give_up = give_up.min(Instant::now() + GRACE);
+                    let _ = wire::send(self.report.get_ref(), wire::END_IT, &[]);
+                }
+                () = inner.stopping.cancelled(), if known.told_to_end.is_none() => {
+                    known.told_to_end = Some("the daemon is stopping".to_owned());
+                    give_up = give_up.min(Instant::now() + GRACE);
+                    let _ = wire::send(self.report.get_ref(), wire::END_IT, &[]);
+                }
+                () = tokio::time::sleep_until(give_up) => break None,
+            }
+        };
+        for (pipe, capture) in [
+            (&mut self.stdout, &mut stdout),
+            (&mut self.stderr, &mut stderr),
+        ] {
+            let mut left = AFTER_THE_END;
+            while pipe.is_some() && left > 0 {
+                stream.unblocked().await;
+                match read(pipe, &mut buffer, capture, &mut stream) {
+                    0 => break,
+                    length => left = left.saturating_sub(length),
+                }
+            }
+            if let Some(marker) = capture.marker() {
+                stream.unblocked().await;
+                stream.push(marker);
+            }
+        }
+        stream.unblocked().await;
+        drop(known.mark.take());
+        Outcome {
+            cleared: how.is_some(),
+            ending: known.ending(how),
+            layers: known.layers,
+            stdout,
+            stderr,
+        }
+    }
+}
+
+impl Known {
+    fn take(&mut self, report: Report, inner: &Inner) {
+        match report {
+            Report::Confined {
+                supervisor,
+                session,
+                layers,
+            } => {
+                self.layers = layers;
+                self.mark = Some(inner.marks.add(supervisor, session));
+            }
+            Report::Refused { kind, message } => self.refused = Some((kind, message)),
+            Report::Ended { .. } => {}
+        }
+    }
+
+    fn ending(&mut self, how: Option<(End, bool)>) -> Ending {
+        let failed = |kind, message: &str| Ending::Failed {
+            kind,
+            message: message.to_owned(),
+        };
+        if let Some((kind, message)) = self.refused.take() {
+            return Ending::Failed { kind, message };
+        }
+        let broke = RunErrorKind::RuntimeFailure;
+        match how {
+            Some((_, true)) => failed(broke, "some of its processes could not be killed"),
+            Some((End::Exited(code), _)) => Ending::Exited { code },
+            Some((End::Signalled(signal), _)) => Ending::Signalled { signal },
+            Some((End::TimedOut, _)) => Ending::TimedOut,
+            Some((End::Ended | End::ServerLost, _)) => match self.told_to_end.take() {
+                Some(reason) => Ending::Cancelled { reason },
+                None => failed(broke, "the sandbox helper was killed"),
+            },
+            None => failed(
+                broke,
+                "the call's supervisor was lost; what it ran was killed",
+            ),
+        }
+    }
+}
+
+async fn next_report(socket: &AsyncFd<OwnedFd>, packet: &mut [u8]) -> io::Result<Option<Report>> {
+    socket
+        .async_io(Interest::READABLE, |socket| {
+            wire::receive_value(socket, packet)
+        })
+        .await
+}
+
+/// Ready when there is something to read; never when there is no pipe any more.
+async fn ready(pipe: Option<&pipe::Receiver>) {
+    match pipe {
+        // An error shows itself again when reading.
+        Some(pipe) => drop(pipe.readable().await),
+        None => std::future::pending().await,
+    }
+}
+
+/// Reads once; how many bytes came. The pipe is dropped at its end.
+fn read(
+    pipe: &mut Option<pipe::Receiver>,
+    buffer: &mut Vec<u8>,
+    capture: &mut Capture,
+    stream: &mut Stream,
+) -> usize {
+    let Some(open) = pipe.as_ref() else { return 0 };
+    buffer.clear();
+    match open.try_read_buf(buffer) {
+        Ok(0) => *pipe = None,
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return 0,
+        Err(_) => *pipe = None,
+    }
+    if let Some(chunk) = capture.take(buffer) {
+        stream.push(chunk);
+    }
+    buffer.len()
+}
+
+/// The live stream: at most one chunk waits here, and while it does nothing more is read.
+struct Stream {
+    sink: Option<OutputSink>,
+    waiting: Option<OutputChunk>,
+}
+
+impl Stream {
+    const fn new(sink: Option<OutputSink>) -> Self {
+        Self {
+            sink,
+            waiting: None,
+        }
+    }
+
+    const fn is_blocked(&self) -> bool {
+        self.waiting.is_some()
+    }
+
+    fn push(&mut self, chunk: OutputChunk) {
+        use tokio::sync::mpsc::error::TrySendError;
+        let Some(sink) = &self.sink else { return };
+        match sink.try_send(chunk) {
+            Ok(()) => {}
+            Err(TrySendError::Full(chunk)) => self.waiting = Some(chunk),
+            Err(TrySendError::Closed(_)) => self.sink = None,
+        }
+    }
+
+    /// Waits until the chunk is taken, or until patience ends and with it the live stream.
+    async fn unblocked(&mut self) {
+        if self.waiting.is_none() {
+            return;
+        }
+        let mut taken = false;
+        if let Some(sink) = &self.sink
+            && let Ok(Ok(permit)) = tokio::time::timeout(SINK_PATIENCE, sink.reserve()).await
+            && let Some(chunk) = self.waiting.take()
+        {
+            permit.send(chunk);
+            taken = true;
+        }
+        if !taken {
+            self.waiting = None;
+            self.sink = None;
+        }
+    }
+}

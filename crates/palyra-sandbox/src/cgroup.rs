@@ -1,0 +1,190 @@
+//! A cgroup for each call, where version 2 is writable: who belongs to the call, and one write
+//! that kills all of it. It is never required.
+//!
+//! The daemon makes one folder beside its own processes (`palyra-XXXXXXXX`); supervisors make
+//! theirs in it. Controllers are not used here, so it also works on hybrid machines, where version
+//! 2 is mounted without any.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+
+use crate::masks::Mount;
+
+const PREFIX: &str = "palyra-";
+
+/// The daemon's folder of cgroups.
+pub(crate) struct CgroupBase {
+    /// Where it is in the file system.
+    pub(crate) path: PathBuf,
+    /// How `/proc/PID/cgroup` names it.
+    pub(crate) name: PathBuf,
+    /// Its lock tells other daemons that it is in use.
+    _folder: OwnedFd,
+}
+
+impl CgroupBase {
+    /// Makes the folder, and clears away those of dead daemons. None when it cannot be made.
+    pub(crate) fn claim(mounts: &[Mount]) -> Option<Self> {
+        // Only under /sys: calls may not write there, so none of them can leave its cgroup.
+        let mount = mounts
+            .iter()
+            .find(|mount| mount.kind == "cgroup2" && mount.point.starts_with("/sys"))?;
+        let own = name_of(Path::new("/proc/self/cgroup")).ok()??;
+        let beside = mount.point.join(own.strip_prefix("/").ok()?);
+        sweep(&beside);
+        let mut bytes = [0; 4];
+        rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).ok()?;
+        let name = format!("{PREFIX}{:08x}", u32::from_ne_bytes(bytes));
+        let path = beside.join(&name);
+        rustix::fs::mkdir(
+            &path,
+            Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH,
+        )
+        .ok()?;
+        let folder = open(&path).ok()?;
+        // Without `cgroup.kill` (before Linux 5.14) it would be of little use.
+        let can_kill = path.join("cgroup.kill").exists();
+        let locked = rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive);
+        if !can_kill || locked.is_err() {
+            let _ = rustix::fs::rmdir(&path);
+            return None;
+        }
+        Some(Self {
+            path,
+            name: own.join(name),
+            _folder: folder,
+        })
+    }
+
+    /// Kills what is left in any of its cgroups.
+    pub(crate) fn kill_all(&self) {
+        let _ = std::fs::write(self.path.join("cgroup.kill"), "1");
+    }
+}
+
+impl Drop for CgroupBase {
+    fn drop(&mut self) {
+        clear(&self.path);
+    }
+}
+
+/// The cgroup that a `/proc/PID/cgroup` file names in the version 2 hierarchy.
+pub(crate) fn name_of(file: &Path) -> io::Result<Option<PathBuf>> {
+    let text = std::fs::read_to_string(file)?;
+    Ok(text
+        .lines()
+        .find_map(|line| line.strip_prefix("0::"))
+        .map(PathBuf::from))
+}
+
+fn open(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
+}
+
+/// Kills and removes what dead daemons left.
+fn sweep(beside: &Path) {
+    let Ok(entries) = std::fs::read_dir(beside) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let ours = entry.file_name().to_str().is_some_and(|name| {
+            name.strip_prefix(PREFIX)
+                .is_some_and(|rest| rest.len() == 8 && rest.bytes().all(|b| b.is_ascii_hexdigit()))
+        });
+        if !ours {
+            continue;
+        }
+        let Ok(folder) = open(&entry.path()) else {
+            continue;
+        };
+        if rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            let _ = std::fs::write(entry.path().join("cgroup.kill"), "1");
+            clear(&entry.path());
+        }
+    }
+}
+
+fn clear(path: &Path) {
+    if let Ok(entries) = std::fs::read_dir(path) {
+        for entry in entries.flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                let _ = std::fs::remove_dir(entry.path());
+            }
+        }
+    }
+    let _ = std::fs::remove_dir(path);
+}
+
+/// One call's cgroup, in its supervisor's hands.
+pub(crate) struct CallCgroup {
+    base: OwnedFd,
+    name: String,
+    folder: OwnedFd,
+}
+
+impl CallCgroup {
+    /// Makes it. The name comes from the supervisor's process id, which is nobody else's.
+    pub(crate) fn make(base: impl AsFd, supervisor: i32) -> io::Result<Self> {
+        let base = base.as_fd().try_clone_to_owned()?;
+        let name = call_name(supervisor);
+        match rustix::fs::mkdirat(&base, &name, Mode::RWXU | Mode::RGRP | Mode::XGRP) {
+            // One with the same number was killed before it could clear up.
+            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+            Err(other) => return Err(other.into()),
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::openat(&base, &name, flags, Mode::empty())?;
+        Ok(Self { base, name, folder })
+    }
+
+    pub(crate) fn folder(&self) -> &OwnedFd {
+        &self.folder
+    }
+
+    /// Kills everything in it, forks in flight included.
+    pub(crate) fn kill(&self) {
+        kill_in(&self.folder);
+    }
+
+    /// Removes it. The kernel may take a moment to notice that the last process is gone.
+    pub(crate) fn remove(self) {
+        drop(self.folder);
+        remove_in(&self.base, &self.name);
+    }
+}
+
+/// Kills and removes the cgroup of a supervisor that was killed itself.
+pub(crate) fn bury(base: impl AsFd, supervisor: i32) {
+    let name = call_name(supervisor);
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    if let Ok(folder) = rustix::fs::openat(base.as_fd(), &name, flags, Mode::empty()) {
+        kill_in(&folder);
+        remove_in(base, &name);
+    }
+}
+
+fn call_name(supervisor: i32) -> String {
+    format!("call-{supervisor}")
+}
+
+fn kill_in(folder: &OwnedFd) {
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+    if let Ok(file) = rustix::fs::openat(folder, "cgroup.kill", flags, Mode::empty()) {
+        let _ = rustix::io::write(file, b"1");
+    }
+}
+
+fn remove_in(base: impl AsFd, name: &str) {
+    for _ in 0..50 {
+        match rustix::fs::unlinkat(base.as_fd(), name, AtFlags::REMOVEDIR) {
+            Err(rustix::io::Errno::BUSY) => {
+                std::thread::sleep(std::time::Duration::from_millis(2));
+            }
+            Ok(()) | Err(_) => return,
+        }
+    }
+}

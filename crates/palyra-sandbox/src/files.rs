@@ -1,0 +1,164 @@
+//! File tools: the daemon's side. The work itself is done by the helper, behind walls that grant
+//! the workspace and nothing else.
+
+use std::io;
+use std::path::Path;
+
+use palyra_core::corridor::{Executes, Running};
+use palyra_core::{Ending, ExecutionReport, FileOperation, FilePlan, RunErrorKind};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::call::{self, Means};
+use crate::process::{Refused, check_machine, is_plain, report};
+use crate::sandbox::{Inner, Sandbox};
+use crate::surround::Audience;
+use crate::wire::{Order, Work};
+
+/// How much a result may take besides the content: each name of a listing is up to 255 bytes, six
+/// times that when written as escapes, and what is said about it.
+const PER_ENTRY: u64 = 2 * 1024;
+
+/// How much longer than the content its JSON can be: a control character becomes six.
+const ESCAPED: u64 = 6;
+
+/// Runs file tools.
+pub struct FileRunner {
+    sandbox: Sandbox,
+    cancel: CancellationToken,
+}
+
+impl FileRunner {
+    pub(crate) const fn new(sandbox: Sandbox, cancel: CancellationToken) -> Self {
+        Self { sandbox, cancel }
+    }
+}
+
+impl Executes for FileRunner {
+    type Plan = FilePlan;
+    type Output = Value;
+
+    async fn run(&self, running: Running<'_>, plan: FilePlan) -> (ExecutionReport, Value) {
+        let inner = &*self.sandbox.inner;
+        let started_at = inner.settings.clock.now();
+        let run_as = plan.run_as;
+        let prepared = if running.covers(&plan) {
+            prepare(inner, plan, self.cancel.clone())
+        } else {
+            Err(Refused::changed())
+        };
+        let (order, means) = match prepared {
+            Ok(prepared) => prepared,
+            Err(refused) => return (refused.report(inner, started_at, run_as), Value::Null),
+        };
+        let outcome = call::run(inner, &order, means).await;
+        let (ending, output) = match outcome.ending {
+            Ending::Exited { code: 0 } => {
+                let complete = outcome.stdout.dropped() == 0;
+                match serde_json::from_slice(&outcome.stdout.into_bytes()) {
+                    Ok(output) if complete => (Ending::Exited { code: 0 }, output),
+                    Ok(_) | Err(_) => (broken(), Value::Null),
+                }
+            }
+            other => (other, Value::Null),
+        };
+        let truncated = output
+            .get("truncated")
+            .and_then(Value::as_bool)
+            .unwrap_or(false);
+        let report = ExecutionReport {
+            layers: outcome.layers,
+            truncated,
+            ..report(inner, started_at, run_as, ending)
+        };
+        (report, output)
+    }
+}
+
+fn broken() -> Ending {
+    Ending::Failed {
+        kind: RunErrorKind::RuntimeFailure,
+        message: "the result of the file tool cannot be read".to_owned(),
+    }
+}
+
+fn prepare(
+    inner: &Inner,
+    plan: FilePlan,
+    cancel: CancellationToken,
+) -> Result<(Order, Means), Refused> {
+    check_machine(inner, plan.run_as)?;
+    let (path, audience, result_bytes) = shape(&plan);
+    let refused = |kind, message: String| Err(Refused::new(kind, message));
+    if !is_plain(path) || !is_plain(&plan.workspace) || !plan.masked.iter().all(|it| is_plain(it)) {
+        let message = "a path is not UTF-8 or contains a NUL character".to_owned();
+        return refused(RunErrorKind::InvalidInput, message);
+    }
+    if path.is_absolute() {
+        let message = format!("`{}` is not relative to the workspace", path.display());
+        return refused(RunErrorKind::WorkspaceScopeDenied, message);
+    }
+    let walls = inner
+        .walls()
+        .map_err(|why| Refused::new(RunErrorKind::SandboxUnavailable, why))?;
+    let broke = |error: io::Error| Refused::broke(&error);
+    let workspace = match plan.workspace.canonicalize() {
+        Ok(workspace) if plan.workspace.is_absolute() => workspace,
+        Ok(_) => {
+            let message = "the workspace needs an absolute path".to_owned();
+            return refused(RunErrorKind::InvalidInput, message);
+        }
+        Err(error) => {
+            let message = format!("the workspace `{}`: {error}", plan.workspace.display());
+            return refused(RunErrorKind::InvalidInput, message);
+        }
+    };
+    let view = walls.view(&plan.masked, Audience::User).map_err(broke)?;
+    if view.hides(&workspace) {
+        let message = format!(
+            "`{}` is the daemon's home or inside it",
+            workspace.display()
+        );
+        return refused(RunErrorKind::WorkspaceScopeDenied, message);
+    }
+    let wall = walls
+        .for_files(&view, &workspace, audience)
+        .map_err(broke)?;
+    let order = Order {
+        run_as: plan.run_as,
+        landlock_abi: walls.abi().number(),
+        masked: wall.masked,
+        tmp: None,
+        limits: plan.limits,
+        work: Work::File {
+            workspace,
+            operation: plan.operation,
+        },
+    };
+    let means = Means {
+        ruleset: wall.ruleset,
+        stdin: inner.no_input().map_err(broke)?,
+        sink: None,
+        keep: result_bytes,
+        cancel,
+    };
+    Ok((order, means))
+}
+
+/// Which path, for whom the workspace is granted, and how long the result can be.
+fn shape(plan: &FilePlan) -> (&Path, Audience, u64) {
+    match &plan.operation {
+        FileOperation::Read { path, max_bytes } => {
+            let content = (*max_bytes).min(plan.limits.output_bytes);
+            let most = content.saturating_mul(ESCAPED).saturating_add(PER_ENTRY);
+            (path, Audience::Reader, most)
+        }
+        FileOperation::List { path, max_entries } => {
+            let most = max_entries.saturating_add(1).saturating_mul(PER_ENTRY);
+            (path, Audience::Reader, most)
+        }
+        FileOperation::Write { path, .. } | FileOperation::ApplyPatch { path, .. } => {
+            (path, Audience::Writer, PER_ENTRY)
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! The spawn server: keeps slots ready, and sees to it that nothing is left behind.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, Signal};
+
+use super::children::{self, Waited};
+use super::supervisor;
+use crate::landlock::Abi;
+use crate::{cgroup, seccomp, sys};
+
+/// How many slots wait for an order.
+const READY: usize = 2;
+
+/// How long calls get to end when the daemon is gone.
+const LAST_PATIENCE: Duration = Duration::from_secs(20);
+
+/// What every slot inherits.
+pub(super) struct Shared {
+    /// The socket on which orders come; slots read it, the server only watches it close.
+    pub(super) control: OwnedFd,
+    /// Where a slot says that it has an order, by its supervisor's process id.
+    pub(super) taken: OwnedFd,
+    /// Readable when a child ended or this process's parent is gone.
+    pub(super) signals: OwnedFd,
+    pub(super) cgroups: Option<OwnedFd>,
+    pub(super) filter: seccompiler::BpfProgram,
+    pub(super) server: Pid,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Slot {
+    Ready,
+    Busy,
+}
+
+struct Server {
+    shared: Shared,
+    taken: OwnedFd,
+    slots: HashMap<Pid, Slot>,
+    /// A slot could not be made, or died waiting: try again then.
+    pause_until: Option<Instant>,
+    /// Children that belong to no slot are about.
+    strangers: bool,
+}
+
+/// Serves until the daemon closes the control socket, by design or by dying.
+pub(super) fn run(cgroup: Option<&Path>) -> io::Result<()> {
+    sys::close_all_inherited()?;
+    // Nobody of the same uid may trace us or read our memory and descriptors.
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    let control = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
+    let (taken, say_taken) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let abi = Abi::of_this_kernel().unwrap_or(Abi::from_number(1));
+    let shared = Shared {
+        control,
+        taken: say_taken,
+        signals: sys::signal_descriptor(&[libc::SIGCHLD, libc::SIGTERM])?,
+        cgroups: cgroup.and_then(open_folder),
+        filter: seccomp::program(abi).map_err(io::Error::other)?,
+        server: rustix::process::getpid(),
+    };
+    let mut server = Server {
+        shared,
+        taken,
+        slots: HashMap::new(),
+        pause_until: None,
+        strangers: false,
+    };
+    while server.turn()? {}
+    server.finish(cgroup);
+    Ok(())
+}
+
+fn open_folder(path: &Path) -> Option<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty()).ok()
+}
+
+impl Server {
+    /// One turn; false when the daemon is gone.
+    fn turn(&mut self) -> io::Result<bool> {
+        self.refill();
+        let mut watched = [
+            // No interest in what arrives there, only in its closing.
+            PollFd::new(&self.shared.control, PollFlags::RDHUP),
+            PollFd::new(&self.taken, PollFlags::IN),
+            PollFd::new(&self.shared.signals, PollFlags::IN),
+        ];
+        let pause = self.pause_until.map(|until| until - Instant::now());
+        let pause = pause.map(|left| left + Duration::from_millis(1));
+        let nap = self.strangers.then(|| Duration::from_millis(5));
+        let timeout = pause.into_iter().chain(nap).min();
+        let timeout = timeout.and_then(|span| span.try_into().ok());
+        match rustix::event::poll(&mut watched, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(other) => return Err(other.into()),
+        }
+        let [control, taken, signals] = watched.map(|one| !one.revents().is_empty());
+        if control {
+            return Ok(false);
+        }
+        if taken {
+            self.note_taken()?;
+        }
+        if signals || self.strangers {
+            drain(&self.shared.signals);
+            self.reap();
+        }
+        Ok(true)
+    }
+
+    /// Forks slots until enough are ready.
+    fn refill(&mut self) {
+        if self.pause_until.is_some_and(|until| Instant::now() < until) {
+            return;
+        }
+        self.pause_until = None;
+        while self
+            .slots
+            .values()
+            .filter(|slot| **slot == Slot::Ready)
+            .count()
+            < READY
+        {
+            match sys::fork(None, || supervisor::run(&self.shared)) {
+                Ok(pid) => {
+                    self.slots.insert(pid, Slot::Ready);
+                }
+                Err(_) => return self.pause(),
+            }
+        }
+    }
+
+    fn pause(&mut self) {
+        self.pause_until = Some(Instant::now() + Duration::from_millis(50));
+    }
+
+    fn note_taken(&mut self) -> io::Result<()> {
+        let mut numbers = [0; 4 * 64];
+        let length = rustix::io::read(&self.taken, &mut numbers)?;
+        for number in numbers.get(..length).unwrap_or_default().chunks_exact(4) {
+            let number = number.try_into().map_or(0, i32::from_ne_bytes);
+            let slot = Pid::from_raw(number).and_then(|pid| self.slots.get_mut(&pid));
+            if let Some(slot) = slot {
+                *slot = Slot::Busy;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for what ended. A supervisor that did not end well leaves its call to us: its orphans
+    /// are our children now, and children that are no supervisors are killed.
+    fn reap(&mut self) {
+        loop {
+            match children::wait_for_any() {
+                Waited::Ended(pid, status) => match self.slots.remove(&pid) {
+                    Some(slot) => {
+                        let well = status.exit_status() == Some(0);
+                        if !well {
+                            self.strangers = true;
+                            if let Some(base) = &self.shared.cgroups {
+                                cgroup::bury(base, pid.as_raw_nonzero().get());
+                            }
+                        }
+                        if slot == Slot::Ready {
+                            self.pause();
+                        }
+                    }
+                    None => self.strangers = true,
+                },
+                Waited::StillRunning | Waited::NoneLeft => break,
+            }
+        }
+        if self.strangers {
+            let strangers = self.strangers();
+            self.strangers = !strangers.is_empty();
+            strangers.into_iter().for_each(children::kill);
+        }
+    }
+
+    fn strangers(&self) -> Vec<Pid> {
+        let mut all = children::of_this_process();
+        all.retain(|pid| !self.slots.contains_key(pid));
+        all
+    }
+
+    /// The daemon is gone: end every call, then this process.
+    fn finish(mut self, cgroup: Option<&Path>) {
+        let deadline = Instant::now() + LAST_PATIENCE;
+        for pid in self.slots.keys() {
+            let _ = rustix::process::kill_process(*pid, Signal::TERM);
+        }
+        while Instant::now() < deadline {
+            self.strangers = true;
+            self.reap();
+            if self.slots.is_empty() && !self.strangers {
+                break;
+            }
+            let mut watched = [PollFd::new(&self.shared.signals, PollFlags::IN)];
+            let soon = Duration::from_millis(20).try_into().ok();
+            let _ = rustix::event::poll(&mut watched, soon.as_ref());
+            drain(&self.shared.signals);
+        }
+        if let Some(path) = cgroup {
+            let _ = std::fs::write(path.join("cgroup.kill"), "1");
+            let _ = rustix::fs::rmdir(path);
+        }
+    }
+}
+
+/// Forgets the signals that wait; what they announced is looked at afterwards. True when one of
+/// them was SIGTERM.
+pub(super) fn drain(signals: impl AsFd) -> bool {
+    /// The kernel's `struct signalfd_siginfo`, which begins with the number.
+    const RECORD: usize = 128;
+    let mut records = [0; RECORD * 4];
+    let mut asked_to_end = false;
+    while let Ok(length @ 1..) = rustix::io::read(signals.as_fd(), &mut records) {
+        for record in records
+            .get(..length)
+            .unwrap_or_default()
+            .chunks_exact(RECORD)
+        {
+            let number = record.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes));
+            asked_to_end |= number == Some(libc::SIGTERM);
+        }
+    }
+    asked_to_end
+}

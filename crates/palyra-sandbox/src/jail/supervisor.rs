@@ -1,0 +1,202 @@
+//! A supervisor: the parent of one call's target, and in the end of everything the target starts.
+//!
+//! It stays outside the walls (and keeps the daemon's uid), so nothing inside can trace it or read
+//! its memory. It ends its call when the target ends, when the time is over, when the daemon says
+//! so or is gone, and when the spawn server is gone.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::process::{Pid, Signal, WaitStatus};
+
+use super::children::{self, Waited};
+use super::server::{Shared, drain};
+use super::target;
+use crate::cgroup::CallCgroup;
+use crate::wire::{self, Assignment, End, Report};
+use crate::{sys, tmp};
+
+/// How long killing may take before the report says that something survived.
+const KILL_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a path in an assignment can be, and some room.
+const ASSIGNMENT: usize = 16 * 1024;
+
+/// A supervisor's life. The result is its exit code; anything but 0 makes the server look for what
+/// may be left.
+pub(super) fn run(shared: &Shared) -> i32 {
+    match supervise(shared) {
+        Ok(()) => 0,
+        Err(_) => {
+            children::end_all(KILL_PATIENCE);
+            1
+        }
+    }
+}
+
+fn supervise(shared: &Shared) -> io::Result<()> {
+    let own = rustix::process::getpid();
+    // The server's death reaches us as SIGTERM, which is blocked and read from `signals`.
+    rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
+    if rustix::process::getppid() != Some(shared.server) {
+        return Ok(());
+    }
+    rustix::process::set_child_subreaper(Some(own))?;
+    let cgroup = shared
+        .cgroups
+        .as_ref()
+        .and_then(|base| CallCgroup::make(base, own.as_raw_nonzero().get()).ok());
+    let (link, far_link) = rustix::net::socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    let wait = || target::run(shared, own, &far_link);
+    let target = match &cgroup {
+        // A cgroup is a gain where it works and never a condition.
+        Some(cgroup) => match sys::fork(Some(std::os::fd::AsFd::as_fd(cgroup.folder())), wait) {
+            Ok(pid) => pid,
+            Err(_) => sys::fork(None, wait)?,
+        },
+        None => sys::fork(None, wait)?,
+    };
+    drop(far_link);
+    let call = Call {
+        target,
+        link,
+        cgroup,
+    };
+    call.see_through(shared)
+}
+
+struct Call {
+    target: Pid,
+    /// Where the target hands over its assignment.
+    link: OwnedFd,
+    cgroup: Option<CallCgroup>,
+}
+
+impl Call {
+    fn see_through(self, shared: &Shared) -> io::Result<()> {
+        let Some((assignment, report)) = self.wait_for_assignment(shared)? else {
+            self.end_everything();
+            self.clear_up(None);
+            return Ok(());
+        };
+        let how = self.wait_for_end(shared, &assignment, &report)?;
+        let survivors = !self.end_everything();
+        // The daemon may be gone; nobody else wants to know.
+        let _ = wire::send_value(&report, &Report::Ended { how, survivors });
+        drop(report);
+        self.clear_up(Some(&assignment));
+        Ok(())
+    }
+
+    /// None when the slot is no longer wanted.
+    fn wait_for_assignment(&self, shared: &Shared) -> io::Result<Option<(Assignment, OwnedFd)>> {
+        loop {
+            let mut watched = [
+                PollFd::new(&self.link, PollFlags::IN),
+                PollFd::new(&shared.signals, PollFlags::IN),
+            ];
+            poll(&mut watched, None)?;
+            let [link, signals] = watched.map(|one| !one.revents().is_empty());
+            if link {
+                let mut buffer = vec![0; ASSIGNMENT];
+                let Some((length, handles)) = wire::receive(&self.link, &mut buffer)? else {
+                    return Ok(None);
+                };
+                let bytes = buffer.get(..length).unwrap_or_default();
+                let report = handles.into_iter().next();
+                let report = report.ok_or(io::ErrorKind::InvalidData)?;
+                return Ok(Some((serde_json::from_slice(bytes)?, report)));
+            }
+            // A target that ended closed its end of the link: the next turn sees it.
+            if signals && drain(&shared.signals) {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn wait_for_end(
+        &self,
+        shared: &Shared,
+        assignment: &Assignment,
+        report: &OwnedFd,
+    ) -> io::Result<End> {
+        let deadline = Instant::now().checked_add(Duration::from_millis(assignment.wall_ms));
+        loop {
+            // The target may have ended while the assignment was on its way.
+            while let Waited::Ended(pid, status) = children::wait_for_any() {
+                if pid == self.target {
+                    return Ok(end_of(status));
+                }
+            }
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(End::TimedOut);
+            }
+            let mut watched = [
+                PollFd::new(report, PollFlags::IN),
+                PollFd::new(&shared.signals, PollFlags::IN),
+            ];
+            poll(&mut watched, left)?;
+            let [said, signals] = watched.map(|one| !one.revents().is_empty());
+            if signals && drain(&shared.signals) {
+                return Ok(End::ServerLost);
+            }
+            // Whatever arrives, the end of the conversation included, means "end it". But a target
+            // that ended by itself just now has ended by itself.
+            if said {
+                while let Waited::Ended(pid, status) = children::wait_for_any() {
+                    if pid == self.target {
+                        return Ok(end_of(status));
+                    }
+                }
+                return Ok(End::Ended);
+            }
+        }
+    }
+
+    /// Kills what is left of the call; false when something survived.
+    fn end_everything(&self) -> bool {
+        if matches!(children::wait_for_any(), Waited::NoneLeft) {
+            return true;
+        }
+        if let Some(cgroup) = &self.cgroup {
+            cgroup.kill();
+        }
+        children::end_all(KILL_PATIENCE)
+    }
+
+    fn clear_up(self, assignment: Option<&Assignment>) {
+        if let Some(path) = assignment.and_then(|it| it.tmp.as_deref()) {
+            let _ = tmp::remove(path);
+        }
+        if let Some(cgroup) = self.cgroup {
+            cgroup.remove();
+        }
+    }
+}
+
+fn poll(watched: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<()> {
+    // The kernel rounds down to milliseconds in places; one more never ends a call early.
+    let timeout = timeout.map(|span| span + Duration::from_millis(1));
+    let timeout = timeout.and_then(|span| span.try_into().ok());
+    match rustix::event::poll(watched, timeout.as_ref()) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(other) => Err(other.into()),
+    }
+}
+
+fn end_of(status: WaitStatus) -> End {
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => End::Exited(code),
+        (None, Some(signal)) => End::Signalled(signal),
+        (None, None) => End::Ended,
+    }
+}

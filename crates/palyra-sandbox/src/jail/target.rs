@@ -1,0 +1,326 @@
+//! A target: waits for an order, walls itself in, and becomes the program.
+//!
+//! The order of the steps is the point. What needs rights comes first (limits, uid), then what
+//! takes rights away for good: `no_new_privs`, Landlock, and the filter last, because each of the
+//! others needs system calls. Between the last wall and the program stands the self-test: a wall
+//! that is not seen to stand means that nothing runs.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use palyra_core::plan::RunAs;
+use palyra_core::{Limits, RunErrorKind};
+use rustix::process::{Pid, Resource, Rlimit, Signal};
+use rustix::thread::{CapabilitySet, Gid, Uid};
+
+use super::server::Shared;
+use super::{files, observe};
+use crate::landlock::{self, Abi};
+use crate::sys;
+use crate::wire::{self, Assignment, Handles, Order, PACKET, Report, Work};
+
+/// The largest order; arguments are capped long before.
+const LARGEST_ORDER: u64 = 256 << 20;
+
+/// The exit code of a target that did not do its work; the report has said why.
+const DID_NOT_RUN: i32 = 125;
+
+/// What uid 0 keeps, as in a container, less the making of device nodes: file ownership and
+/// permissions, changing uid, low ports, raw sockets. No tracing of others, no mounting, no kernel
+/// modules, no raw disks or memory.
+const ROOT_KEEPS: CapabilitySet = CapabilitySet::CHOWN
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::FOWNER)
+    .union(CapabilitySet::FSETID)
+    .union(CapabilitySet::KILL)
+    .union(CapabilitySet::SETGID)
+    .union(CapabilitySet::SETUID)
+    .union(CapabilitySet::SETPCAP)
+    .union(CapabilitySet::NET_BIND_SERVICE)
+    .union(CapabilitySet::NET_RAW)
+    .union(CapabilitySet::SYS_CHROOT)
+    .union(CapabilitySet::AUDIT_WRITE)
+    .union(CapabilitySet::SETFCAP);
+
+/// Why the work was not done.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) kind: RunErrorKind,
+    pub(super) message: String,
+}
+
+impl Refusal {
+    pub(super) fn new(kind: RunErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+        }
+    }
+
+    /// A wall could not be built.
+    fn degraded(wall: &str, error: impl std::fmt::Display) -> Self {
+        let message = format!("{wall} did not take: {error}");
+        Self::new(RunErrorKind::SandboxDegraded, message)
+    }
+}
+
+/// A target's life. The result is its exit code, unless it became another program.
+pub(super) fn run(shared: &Shared, supervisor: Pid, link: &OwnedFd) -> i32 {
+    // Done before there is an order: none of this depends on it.
+    if die_with(supervisor).is_err() || rustix::process::setsid().is_err() {
+        return DID_NOT_RUN;
+    }
+    sys::default_signals();
+    // Files made by a call look as if made from a shell, whatever the daemon's mask is.
+    rustix::process::umask(rustix::fs::Mode::WGRP | rustix::fs::Mode::WOTH);
+
+    let mut packet = vec![0; PACKET];
+    let Ok(Some((length, handles))) = wire::receive(&shared.control, &mut packet) else {
+        return 0;
+    };
+    let _ = rustix::io::write(
+        &shared.taken,
+        &supervisor.as_raw_nonzero().get().to_ne_bytes(),
+    );
+    let Some(handles) = Handles::from_list(handles) else {
+        return DID_NOT_RUN;
+    };
+    let inline = packet.get(..length).unwrap_or_default();
+    let order = match parse(inline, handles.order.as_ref()) {
+        Ok(order) => order,
+        Err(error) => {
+            let message = format!("the order cannot be read: {error}");
+            let refusal = Refusal::new(RunErrorKind::RuntimeFailure, message);
+            return refuse(&handles.report, refusal);
+        }
+    };
+    // From here on the supervisor watches over time and over the daemon.
+    let assignment = Assignment {
+        wall_ms: u64::try_from(order.limits.wall.as_millis()).unwrap_or(u64::MAX),
+        tmp: order.tmp.clone(),
+    };
+    let Ok(assignment) = serde_json::to_vec(&assignment) else {
+        return DID_NOT_RUN;
+    };
+    if wire::send(link, &assignment, &[handles.report.as_fd()]).is_err() {
+        return DID_NOT_RUN;
+    }
+    match carry_out(shared, supervisor, &order, &handles) {
+        Ok(()) => 0,
+        Err(refusal) => refuse(&handles.report, refusal),
+    }
+}
+
+fn refuse(report: &OwnedFd, refusal: Refusal) -> i32 {
+    let Refusal { kind, message } = refusal;
+    let _ = wire::send_value(report, &Report::Refused { kind, message });
+    DID_NOT_RUN
+}
+
+fn parse(inline: &[u8], file: Option<&OwnedFd>) -> io::Result<Order> {
+    let Some(file) = file else {
+        return Ok(serde_json::from_slice(inline)?);
+    };
+    let mut bytes = Vec::new();
+    let file = File::from(file.try_clone()?);
+    file.take(LARGEST_ORDER).read_to_end(&mut bytes)?;
+    Ok(serde_json::from_slice(&bytes)?)
+}
+
+/// This process dies when its supervisor does. A change of uid clears the setting.
+fn die_with(supervisor: Pid) -> io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    if rustix::process::getppid() != Some(supervisor) {
+        return Err(io::Error::other("the supervisor is gone"));
+    }
+    Ok(())
+}
+
+fn carry_out(
+    shared: &Shared,
+    supervisor: Pid,
+    order: &Order,
+    handles: &Handles<OwnedFd>,
+) -> Result<(), Refusal> {
+    // Made while memory is all there is to it: a NUL in an argument ends here.
+    let program = match &order.work {
+        Work::Process {
+            program, argv, env, ..
+        } => Some(Program::new(program, argv, env, order.tmp.as_deref())?),
+        Work::File { .. } | Work::Probe => None,
+    };
+    let limits = limit(&order.limits).map_err(|error| Refusal::degraded("a limit", error))?;
+    become_user(order.run_as).map_err(|error| Refusal::degraded("the uid", error))?;
+    die_with(supervisor).map_err(|error| Refusal::degraded("the tie to the supervisor", error))?;
+    if let Work::Process { cwd, .. } = &order.work {
+        rustix::process::chdir(cwd.as_path()).map_err(|error| {
+            let message = format!("cannot start in `{}`: {error}", cwd.display());
+            Refusal::new(RunErrorKind::InvalidInput, message)
+        })?;
+    }
+    standard_streams(handles).map_err(|error| Refusal::degraded("a descriptor", error))?;
+    let cgroup = observe::cgroup();
+
+    let abi = Abi::from_number(order.landlock_abi);
+    rustix::thread::set_no_new_privs(true)
+        .map_err(|error| Refusal::degraded("no_new_privs", error))?;
+    landlock::restrict_self(&handles.ruleset, abi)
+        .map_err(|error| Refusal::degraded("landlock", error))?;
+    seccompiler::apply_filter(&shared.filter)
+        .map_err(|error| Refusal::degraded("seccomp", error))?;
+
+    let expected = observe::Expected {
+        run_as: order.run_as,
+        abi,
+        limits: &limits,
+        root_keeps: ROOT_KEEPS,
+    };
+    let observed = observe::Observed::look(&order.masked, &limits, cgroup);
+    let layers = observe::judge(&expected, &observed)
+        .map_err(|missing| Refusal::new(RunErrorKind::SandboxDegraded, missing))?;
+    let confined = Report::Confined {
+        supervisor: supervisor.as_raw_nonzero().get(),
+        session: observed.session,
+        layers,
+    };
+    wire::send_value(&handles.report, &confined)
+        .map_err(|error| Refusal::new(RunErrorKind::RuntimeFailure, error.to_string()))?;
+
+    match (&order.work, program) {
+        (Work::Process { .. }, Some(program)) => Err(program.exec()),
+        (
+            Work::File {
+                workspace,
+                operation,
+            },
+            _,
+        ) => {
+            sys::ignore_file_size_signal();
+            let files = files::Workspace::open(workspace, &order.masked)?;
+            files.carry_out(operation, order.limits.output_bytes)
+        }
+        (Work::Probe | Work::Process { .. }, _) => Ok(()),
+    }
+}
+
+struct Program {
+    path: CString,
+    argv: Vec<CString>,
+    env: Vec<CString>,
+}
+
+impl Program {
+    fn new(
+        path: &Path,
+        argv: &[String],
+        env: &[(String, String)],
+        tmp: Option<&Path>,
+    ) -> Result<Self, Refusal> {
+        let text = |bytes: &[u8], what: &str| {
+            CString::new(bytes).map_err(|_| {
+                let message = format!("{what} contains a NUL character");
+                Refusal::new(RunErrorKind::InvalidInput, message)
+            })
+        };
+        let mut variables = Vec::with_capacity(env.len() + 1);
+        for (name, value) in env
+            .iter()
+            .filter(|(name, _)| tmp.is_none() || name != "TMPDIR")
+        {
+            variables.push(text(format!("{name}={value}").as_bytes(), "a variable")?);
+        }
+        if let Some(tmp) = tmp {
+            let value = [b"TMPDIR=", tmp.as_os_str().as_bytes()].concat();
+            variables.push(text(&value, "the temporary folder")?);
+        }
+        Ok(Self {
+            path: text(path.as_os_str().as_bytes(), "the program's path")?,
+            argv: argv
+                .iter()
+                .map(|one| text(one.as_bytes(), "an argument"))
+                .collect::<Result<_, _>>()?,
+            env: variables,
+        })
+    }
+
+    fn exec(self) -> Refusal {
+        let error = sys::exec(&self.path, &self.argv, &self.env);
+        let kind = match error.raw_os_error() {
+            Some(libc::ENOENT | libc::ENOTDIR) => RunErrorKind::ProgramNotFound,
+            Some(libc::EACCES | libc::EPERM | libc::ENOEXEC | libc::EISDIR | libc::ELOOP) => {
+                RunErrorKind::ProgramNotExecutable
+            }
+            Some(libc::E2BIG | libc::ENAMETOOLONG) => RunErrorKind::InvalidInput,
+            _ => RunErrorKind::RuntimeFailure,
+        };
+        let program = self.path.to_string_lossy();
+        Refusal::new(kind, format!("cannot execute `{program}`: {error}"))
+    }
+}
+
+/// Sets the limits, none higher than it was, and gives back what should now be in force.
+fn limit(limits: &Limits) -> io::Result<Vec<(Resource, Rlimit)>> {
+    let seconds = limits.cpu.as_millis().div_ceil(1_000);
+    let cpu = u64::try_from(seconds).unwrap_or(u64::MAX).max(1);
+    let wanted = [
+        (Resource::Cpu, Some(cpu)),
+        (Resource::Fsize, Some(limits.file_size)),
+        (Resource::Nofile, Some(limits.open_files)),
+        (Resource::Core, Some(0)),
+        (Resource::As, limits.address_space),
+    ];
+    let mut set = Vec::with_capacity(wanted.len());
+    for (resource, value) in wanted {
+        let Some(value) = value else { continue };
+        let highest = rustix::process::getrlimit(resource).maximum;
+        let value = highest.map_or(value, |highest| highest.min(value));
+        let limit = Rlimit {
+            current: Some(value),
+            maximum: Some(value),
+        };
+        rustix::process::setrlimit(resource, limit.clone())?;
+        set.push((resource, limit));
+    }
+    Ok(set)
+}
+
+/// Becomes whom the plan names. The calls of `rustix` concern one thread, and there is one.
+fn become_user(run_as: RunAs) -> io::Result<()> {
+    match run_as {
+        RunAs::Daemon => Ok(()),
+        RunAs::Owner { uid, gid } => {
+            let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+            rustix::thread::set_thread_groups(&[])?;
+            rustix::thread::set_thread_res_gid(gid, gid, gid)?;
+            Ok(rustix::thread::set_thread_res_uid(uid, uid, uid)?)
+        }
+        RunAs::Root => {
+            // A program of uid 0 gets what the bounding set holds; nothing else counts.
+            for number in 0..64 {
+                let capability = CapabilitySet::from_bits_retain(1 << number);
+                if ROOT_KEEPS.contains(capability) {
+                    continue;
+                }
+                match rustix::thread::remove_capability_from_bounding_set(capability) {
+                    Ok(()) => {}
+                    // Beyond the last one that this kernel knows.
+                    Err(rustix::io::Errno::INVAL) => break,
+                    Err(other) => return Err(other.into()),
+                }
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Standard input, output and error become the call's; everything else closes on exec.
+fn standard_streams(handles: &Handles<OwnedFd>) -> io::Result<()> {
+    rustix::stdio::dup2_stdin(&handles.stdin)?;
+    rustix::stdio::dup2_stdout(&handles.stdout)?;
+    rustix::stdio::dup2_stderr(&handles.stderr)?;
+    sys::close_all_on_exec()
+}

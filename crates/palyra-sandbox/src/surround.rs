@@ -1,0 +1,382 @@
+//! The file tree around the masked folders: everything but them, granted piece by piece.
+//!
+//! Landlock only grants, and a grant on a folder reaches everything beneath. So each folder on the
+//! way to a masked one is not granted itself but child by child, and the child that leads further
+//! is looked into in turn. Links are left out: opening one is judged at its target, and its target
+//! may be masked.
+//!
+//! The price, which is part of the contract: in the folders *on the way* (such as `/`) a call can
+//! neither list names nor make new ones.
+
+use std::collections::{BTreeSet, HashSet};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+
+use crate::landlock::{Abi, Access, Ruleset};
+
+/// How many handles are kept open between calls; beyond, they are opened for each call.
+const MOST_HANDLES: usize = 512;
+
+/// What of `/dev` a call gets that runs as root: nothing that leads to a disk or to memory.
+const DEVICES_FOR_ROOT: [&str; 10] = [
+    "null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "shm", "mqueue",
+];
+
+/// For whom the tree is granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Audience {
+    /// A process that is not root.
+    User,
+    /// A process of uid 0: file permissions do not hold it back, so more is left out.
+    Root,
+    /// A file tool that only reads.
+    Reader,
+    /// A file tool that writes.
+    Writer,
+}
+
+impl Audience {
+    /// How much of `path`, which is granted as a whole, is granted.
+    fn access(self, path: &Path) -> Access {
+        match self {
+            Self::Reader => Access::FileRead,
+            Self::Writer => Access::FileWrite,
+            // Whoever may write under /sys can leave its cgroup.
+            Self::User | Self::Root if path.starts_with("/sys") => Access::Read,
+            // As uid 0, `/proc/sys/kernel/core_pattern` alone would be a way out.
+            Self::Root if path.starts_with("/proc") => Access::Read,
+            Self::User | Self::Root => Access::Full,
+        }
+    }
+
+    /// Whether `path` is granted by a list of ours instead of as a whole.
+    fn by_list(self, path: &Path) -> Option<&'static [&'static str]> {
+        (self == Self::Root && path == Path::new("/dev")).then_some(&DEVICES_FOR_ROOT)
+    }
+}
+
+/// Which folders are looked into and which paths are granted as a whole.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Around {
+    pub(crate) looked_into: Vec<PathBuf>,
+    pub(crate) granted: Vec<PathBuf>,
+}
+
+/// The pure part: what to grant below `root`, given what each folder on the way holds.
+pub(crate) fn around(
+    root: &Path,
+    masked: &BTreeSet<PathBuf>,
+    audience: Audience,
+    children: &mut impl FnMut(&Path) -> Vec<PathBuf>,
+) -> Around {
+    let mut plan = Around::default();
+    grow(&mut plan, root, masked, audience, children);
+    plan
+}
+
+fn grow(
+    plan: &mut Around,
+    here: &Path,
+    masked: &BTreeSet<PathBuf>,
+    audience: Audience,
+    children: &mut impl FnMut(&Path) -> Vec<PathBuf>,
+) {
+    if masked.iter().any(|mask| here.starts_with(mask)) {
+        return;
+    }
+    let on_the_way = masked.iter().any(|mask| mask.starts_with(here));
+    if let Some(list) = audience.by_list(here).filter(|_| !on_the_way) {
+        plan.granted.extend(list.iter().map(|name| here.join(name)));
+        return;
+    }
+    if !on_the_way {
+        plan.granted.push(here.to_owned());
+        return;
+    }
+    plan.looked_into.push(here.to_owned());
+    let mut next: BTreeSet<PathBuf> = children(here).into_iter().collect();
+    // A folder that may be entered but not listed (`/home` with mode 711) still leads on.
+    next.extend(masked.iter().filter_map(|mask| {
+        let name = mask.strip_prefix(here).ok()?.components().next()?;
+        Some(here.join(name))
+    }));
+    for child in next {
+        grow(plan, &child, masked, audience, children);
+    }
+}
+
+/// A granted place: a handle, or its path when there are too many to keep open.
+struct Place {
+    path: PathBuf,
+    handle: Option<OwnedFd>,
+    is_folder: bool,
+    access: Access,
+}
+
+/// What shows that a folder is still the one that was looked into, unchanged.
+#[derive(Debug, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    modified: (i64, u64),
+    changed: (i64, u64),
+}
+
+/// The tree around the masked folders as it was found.
+pub(crate) struct Surround {
+    places: Vec<Place>,
+    stamps: Vec<(PathBuf, Option<Stamp>)>,
+    settled: bool,
+}
+
+impl Surround {
+    /// Looks at the file system.
+    pub(crate) fn scan(root: &Path, masked: &BTreeSet<PathBuf>, audience: Audience) -> Self {
+        let mut stamps = Vec::new();
+        let mut on_the_way = HashSet::new();
+        let plan = around(root, masked, audience, &mut |folder| {
+            // The stamp is taken first: what changes while we read shows up as a change.
+            let found = stat(folder);
+            on_the_way.extend(found.as_ref().map(identity));
+            stamps.push((folder.to_owned(), found.as_ref().map(stamp)));
+            list(folder)
+        });
+        on_the_way.extend(
+            masked
+                .iter()
+                .filter_map(|mask| stat(mask))
+                .map(|it| identity(&it)),
+        );
+        let mut places: Vec<Place> = plan
+            .granted
+            .into_iter()
+            .filter_map(|path| {
+                let (handle, found) = open(&path)?;
+                // The same folder under another name (a bind mount, a rename just now) is not
+                // granted either.
+                if on_the_way.contains(&identity(&found)) {
+                    return None;
+                }
+                Some(Place {
+                    access: audience.access(&path),
+                    handle: Some(handle),
+                    is_folder: FileType::from_raw_mode(found.st_mode) == FileType::Directory,
+                    path,
+                })
+            })
+            .collect();
+        for place in places.iter_mut().skip(MOST_HANDLES) {
+            place.handle = None;
+        }
+        let settled = stamps
+            .iter()
+            .all(|(_, stamp)| stamp.as_ref().is_none_or(is_old));
+        Self {
+            places,
+            stamps,
+            settled,
+        }
+    }
+
+    /// Whether the file system still looks as it did.
+    pub(crate) fn is_current(&self) -> bool {
+        self.settled
+            && self
+                .stamps
+                .iter()
+                .all(|(path, then)| stat(path).as_ref().map(stamp) == *then)
+    }
+
+    /// A ruleset that grants it.
+    pub(crate) fn ruleset(&self, abi: Abi) -> io::Result<Ruleset> {
+        let ruleset = Ruleset::new(abi)?;
+        for place in &self.places {
+            let opened;
+            let handle = match &place.handle {
+                Some(handle) => handle,
+                None => match open(&place.path) {
+                    Some((handle, _)) => {
+                        opened = handle;
+                        &opened
+                    }
+                    None => continue,
+                },
+            };
+            ruleset.grant(handle.as_fd(), place.access, place.is_folder)?;
+        }
+        Ok(ruleset)
+    }
+}
+
+/// A handle of what is at `path`, unless it is a link or is gone.
+pub(crate) fn open(path: &Path) -> Option<(OwnedFd, Stat)> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let handle = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+    let found = rustix::fs::fstat(&handle).ok()?;
+    let is_link = FileType::from_raw_mode(found.st_mode) == FileType::Symlink;
+    (!is_link).then_some((handle, found))
+}
+
+fn stat(path: &Path) -> Option<Stat> {
+    rustix::fs::statat(rustix::fs::CWD, path, AtFlags::SYMLINK_NOFOLLOW).ok()
+}
+
+const fn identity(found: &Stat) -> (u64, u64) {
+    (found.st_dev, found.st_ino)
+}
+
+const fn stamp(found: &Stat) -> Stamp {
+    Stamp {
+        device: found.st_dev,
+        inode: found.st_ino,
+        modified: (found.st_mtime, found.st_mtime_nsec),
+        changed: (found.st_ctime, found.st_ctime_nsec),
+    }
+}
+
+/// Whether a second change would get another time than this one. The kernel stamps with the last
+/// tick; a name made within the same tick as the scan would go unnoticed for ever.
+fn is_old(stamp: &Stamp) -> bool {
+    const TICK: i64 = 20_000_000;
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    let nanos = |(seconds, nanos): (i64, i64)| seconds.saturating_mul(1_000_000_000) + nanos;
+    let changed = (stamp.changed.0, i64::try_from(stamp.changed.1).unwrap_or(0));
+    nanos((now.tv_sec, now.tv_nsec)).abs_diff(nanos(changed)) > TICK.unsigned_abs()
+}
+
+/// What is in a folder; nothing when it may not be listed.
+fn list(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    entries.flatten().map(|entry| entry.path()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paths(all: &[&str]) -> Vec<PathBuf> {
+        all.iter().map(PathBuf::from).collect()
+    }
+
+    fn plan(root: &str, masked: &[&str], audience: Audience) -> Around {
+        let masked = paths(masked).into_iter().collect();
+        around(
+            Path::new(root),
+            &masked,
+            audience,
+            &mut |folder| match folder.to_str().unwrap() {
+                "/" => paths(&["/bin", "/dev", "/home", "/tmp"]),
+                "/home" => paths(&["/home/u", "/home/v"]),
+                "/home/u" => paths(&["/home/u/.palyra", "/home/u/.palyra2", "/home/u/work"]),
+                "/dev" => paths(&["/dev/sda"]),
+                other => panic!("{other} was looked into"),
+            },
+        )
+    }
+
+    #[test]
+    fn everything_but_the_masked_folder_is_granted() {
+        let plan = plan("/", &["/home/u/.palyra"], Audience::User);
+        assert_eq!(plan.looked_into, paths(&["/", "/home", "/home/u"]));
+        let granted = [
+            "/bin",
+            "/dev",
+            "/home/u/.palyra2",
+            "/home/u/work",
+            "/home/v",
+            "/tmp",
+        ];
+        assert_eq!(plan.granted, paths(&granted));
+    }
+
+    #[test]
+    fn several_masks_one_inside_the_other() {
+        let masks = ["/home/u/.palyra", "/home/u/.palyra/blobs", "/tmp"];
+        let plan = plan("/", &masks, Audience::User);
+        let granted = [
+            "/bin",
+            "/dev",
+            "/home/u/.palyra2",
+            "/home/u/work",
+            "/home/v",
+        ];
+        assert_eq!(plan.granted, paths(&granted));
+    }
+
+    #[test]
+    fn a_file_tool_gets_its_workspace_and_nothing_else() {
+        let masks = ["/home/u/.palyra"];
+        let plan_of = |root| plan(root, &masks, Audience::Writer).granted;
+        assert_eq!(plan_of("/home/u/work"), paths(&["/home/u/work"]));
+        assert_eq!(
+            plan_of("/home/u"),
+            paths(&["/home/u/.palyra2", "/home/u/work"])
+        );
+        assert_eq!(plan_of("/home/u/.palyra"), paths(&[]));
+        assert_eq!(plan_of("/home/u/.palyra/blobs"), paths(&[]));
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_listed_still_leads_on() {
+        let masked = paths(&["/a/b/home"]).into_iter().collect();
+        let plan = around(
+            Path::new("/"),
+            &masked,
+            Audience::User,
+            &mut |folder| match folder.to_str().unwrap() {
+                "/a/b" => paths(&["/a/b/home", "/a/b/work"]),
+                _ => Vec::new(),
+            },
+        );
+        assert_eq!(plan.granted, paths(&["/a/b/work"]));
+    }
+
+    #[test]
+    fn root_gets_no_disks_and_may_not_write_kernel_settings() {
+        let plan = plan("/", &["/home/u/.palyra"], Audience::Root);
+        assert!(plan.granted.contains(&"/dev/null".into()));
+        assert!(!plan.granted.contains(&"/dev/sda".into()));
+        assert!(!plan.granted.contains(&"/dev".into()));
+        assert_eq!(Audience::Root.access(Path::new("/proc")), Access::Read);
+        assert_eq!(Audience::User.access(Path::new("/sys/fs")), Access::Read);
+        assert_eq!(Audience::User.access(Path::new("/proc")), Access::Full);
+    }
+
+    #[test]
+    fn links_are_not_granted_and_changes_are_noticed() {
+        let here = tempfile::tempdir().unwrap();
+        let here = here.path().canonicalize().unwrap();
+        for name in ["home", "work"] {
+            std::fs::create_dir(here.join(name)).unwrap();
+        }
+        std::os::unix::fs::symlink("home", here.join("link")).unwrap();
+        let masked = BTreeSet::from([here.join("home")]);
+        let names = |surround: &Surround| -> Vec<PathBuf> {
+            surround
+                .places
+                .iter()
+                .map(|place| place.path.clone())
+                .collect()
+        };
+
+        let first = Surround::scan(&here, &masked, Audience::User);
+        assert_eq!(names(&first), [here.join("work")]);
+        assert!(
+            !first.is_current(),
+            "a folder changed just now is not trusted"
+        );
+
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        let second = Surround::scan(&here, &masked, Audience::User);
+        assert!(second.is_current());
+        std::fs::create_dir(here.join("new")).unwrap();
+        assert!(!second.is_current());
+        let third = Surround::scan(&here, &masked, Audience::User);
+        assert_eq!(names(&third), [here.join("new"), here.join("work")]);
+    }
+}

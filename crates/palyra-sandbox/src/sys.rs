@@ -1,0 +1,250 @@
+//! The only module with `unsafe`: system calls that neither `std` nor `rustix` offers.
+//!
+//! Each function is as small as the call it makes. [`fork`] and [`exec`] are used by the helper
+//! alone; the daemon has threads and never forks.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use rustix::process::Pid;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// What `clone3` takes, up to the field that this room needs.
+#[repr(C)]
+#[derive(Default)]
+struct CloneArgs {
+    flags: u64,
+    pidfd: u64,
+    child_tid: u64,
+    parent_tid: u64,
+    exit_signal: u64,
+    stack: u64,
+    stack_size: u64,
+    tls: u64,
+    set_tid: u64,
+    set_tid_size: u64,
+    cgroup: u64,
+}
+
+/// `CLONE_INTO_CGROUP`: `libc` declares it with a type too narrow to hold it.
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+
+/// Forks; the child runs `child`, ends with its code, and never returns from here.
+///
+/// With `cgroup`, the child starts its life in it. Writing to `cgroup.procs` instead would take a
+/// lock of the whole machine and wait for an RCU grace period.
+pub(crate) fn fork(cgroup: Option<BorrowedFd<'_>>, child: impl FnOnce() -> i32) -> io::Result<Pid> {
+    let args = CloneArgs {
+        flags: if cgroup.is_some() {
+            CLONE_INTO_CGROUP
+        } else {
+            0
+        },
+        exit_signal: u64::from(libc::SIGCHLD.unsigned_abs()),
+        cgroup: cgroup.map_or(0, |fd| u64::from(fd.as_raw_fd().unsigned_abs())),
+        ..CloneArgs::default()
+    };
+    // SAFETY: `args` lives through the call and its size is passed along. Without CLONE_VM the
+    // child owns a copy of this address space and goes on on its own copy of this stack, as after
+    // fork(2). The helper has a single thread, so no lock can be held by a thread that is missing
+    // in the child.
+    let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw const args, size_of::<CloneArgs>()) };
+    if pid == 0 {
+        // A panic must not unwind into the parent's code: there would be two of it.
+        let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child));
+        exit(code.unwrap_or(101));
+    }
+    if pid < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    i32::try_from(pid)
+        .ok()
+        .and_then(Pid::from_raw)
+        .ok_or_else(|| io::Error::other("clone3 gave no process id"))
+}
+
+/// Ends this process without running what was registered to run at its parent's end.
+pub(crate) fn exit(code: i32) -> ! {
+    // SAFETY: `_exit` takes any code and does not return.
+    unsafe { libc::_exit(code) }
+}
+
+/// Becomes another program. Comes back only with the reason why it could not.
+pub(crate) fn exec(program: &CStr, argv: &[CString], env: &[CString]) -> io::Error {
+    let pointers = |list: &[CString]| -> Vec<*const libc::c_char> {
+        let all = list.iter().map(|text| text.as_ptr());
+        all.chain(std::iter::once(std::ptr::null())).collect()
+    };
+    let (argv, env) = (pointers(argv), pointers(env));
+    // SAFETY: all three are NUL-terminated, the lists end with a null pointer, and what they point
+    // to outlives the call.
+    unsafe { libc::execve(program.as_ptr(), argv.as_ptr(), env.as_ptr()) };
+    io::Error::last_os_error()
+}
+
+/// Marks every descriptor above standard error to be closed by `exec`, whoever opened it.
+pub(crate) fn close_all_on_exec() -> io::Result<()> {
+    // SAFETY: three integers; nothing is closed now, so no descriptor that is in use goes away.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_close_range,
+            3_u32,
+            u32::MAX,
+            libc::CLOSE_RANGE_CLOEXEC,
+        )
+    })
+    .map(drop)
+}
+
+/// Closes every descriptor above standard error. Only at the start of the helper, which owns none.
+pub(crate) fn close_all_inherited() -> io::Result<()> {
+    // SAFETY: called first thing in the helper's `main`: nothing in this process owns a descriptor
+    // above 2 yet.
+    check(unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) }).map(drop)
+}
+
+fn check(result: libc::c_long) -> io::Result<libc::c_long> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
+}
+
+fn set_of(signals: &[i32]) -> libc::sigset_t {
+    // SAFETY: a `sigset_t` of zero bytes is a valid value, which `sigemptyset` then initialises;
+    // `sigaddset` refuses numbers that are no signal.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        for signal in signals {
+            libc::sigaddset(&raw mut set, *signal);
+        }
+        set
+    }
+}
+
+/// Blocks `signals` and gives a descriptor that becomes readable when one of them waits.
+///
+/// After a fork the same descriptor speaks of the child's signals: the kernel looks at whoever
+/// polls or reads it.
+pub(crate) fn signal_descriptor(signals: &[i32]) -> io::Result<OwnedFd> {
+    let set = set_of(signals);
+    // SAFETY: `set` is initialised and lives through both calls; a null old set is allowed.
+    let fd = unsafe {
+        libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+        libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
+    };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Gives every signal its default action and unblocks all: both survive `exec`, and Rust's own
+/// runtime has SIGPIPE ignored.
+pub(crate) fn default_signals() {
+    let none = set_of(&[]);
+    // SAFETY: `SIG_DFL` is a valid action for every signal; numbers without one are refused with
+    // EINVAL. `none` lives through the call.
+    unsafe {
+        for signal in 1..=libc::SIGRTMAX() {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+    }
+}
+
+/// Lets a write beyond the file-size limit fail with EFBIG instead of killing the writer.
+pub(crate) fn ignore_file_size_signal() {
+    // SAFETY: `SIG_IGN` is a valid action for SIGXFSZ.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
+/// Registers a descriptor with the event loop.
+pub(crate) fn watch(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an `OwnedFd` stays open and the same until it is dropped, which the `AsyncFd` that
+    // owns it does last.
+    Ok(unsafe { AsyncFd::register_with_interest(fd, interest)? })
+}
+
+/// What a Landlock ruleset handles: a right that is handled and not granted is refused.
+#[repr(C)]
+pub(crate) struct RulesetAttr {
+    pub(crate) handled_access_fs: u64,
+    pub(crate) handled_access_net: u64,
+    pub(crate) scoped: u64,
+}
+
+#[repr(C, packed)]
+struct PathBeneathAttr {
+    allowed_access: u64,
+    parent_fd: i32,
+}
+
+const LANDLOCK_CREATE_RULESET_VERSION: u32 = 1;
+const LANDLOCK_RULE_PATH_BENEATH: u32 = 1;
+
+/// The kernel's Landlock version; 0 when it has none or keeps it disabled.
+pub(crate) fn landlock_abi() -> u32 {
+    // SAFETY: a null attribute of size 0 with this flag only asks for the version.
+    let version = unsafe {
+        libc::syscall(
+            libc::SYS_landlock_create_ruleset,
+            std::ptr::null::<RulesetAttr>(),
+            0_usize,
+            LANDLOCK_CREATE_RULESET_VERSION,
+        )
+    };
+    u32::try_from(version).unwrap_or(0)
+}
+
+/// An empty ruleset.
+pub(crate) fn landlock_create_ruleset(attr: &RulesetAttr) -> io::Result<OwnedFd> {
+    // SAFETY: `attr` lives through the call and its size is passed along; kernels that know fewer
+    // fields take a longer attribute whose rest is zero.
+    let fd = check(unsafe {
+        libc::syscall(
+            libc::SYS_landlock_create_ruleset,
+            std::ptr::from_ref(attr),
+            size_of::<RulesetAttr>(),
+            0_u32,
+        )
+    })?;
+    let fd = i32::try_from(fd).map_err(io::Error::other)?;
+    // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Grants `access` to the file, or to everything beneath the folder, that `parent` is a handle of.
+pub(crate) fn landlock_add_path(
+    ruleset: BorrowedFd<'_>,
+    parent: BorrowedFd<'_>,
+    access: u64,
+) -> io::Result<()> {
+    let attr = PathBeneathAttr {
+        allowed_access: access,
+        parent_fd: parent.as_raw_fd(),
+    };
+    // SAFETY: `attr` has the packed layout that this rule type asks for and lives through the call.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_landlock_add_rule,
+            ruleset.as_raw_fd(),
+            LANDLOCK_RULE_PATH_BENEATH,
+            &raw const attr,
+            0_u32,
+        )
+    })
+    .map(drop)
+}
+
+/// Puts this thread, the helper's only one, behind the ruleset. There is no way back.
+pub(crate) fn landlock_restrict_self(ruleset: BorrowedFd<'_>, flags: u32) -> io::Result<()> {
+    // SAFETY: two integers.
+    check(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), flags) })
+        .map(drop)
+}

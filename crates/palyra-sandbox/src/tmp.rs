@@ -1,0 +1,311 @@
+//! Temporary folders: one per call, `/tmp/palyra-<uid>/<daemon>/<call>`, gone when the call is.
+//!
+//! The outer two belong to the daemon alone. A root daemon lets others pass through them (0711),
+//! so that a call that runs as the workspace's owner reaches its own folder, which is 0700 and
+//! that owner's; names in them cannot be listed.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, Uid};
+use rustix::io::Errno;
+
+/// How long removing may take when somebody keeps filling the folder.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The daemon's own folder, under which calls get theirs.
+pub(crate) struct TempRoot {
+    path: PathBuf,
+    /// Its lock tells other daemons that the folder is in use; it ends with this process.
+    folder: OwnedFd,
+    next: AtomicU64,
+}
+
+impl TempRoot {
+    /// Makes the folder, and removes those that dead daemons left behind.
+    pub(crate) fn claim(under: &Path) -> io::Result<Self> {
+        let (root, root_path) = own_root(under)?;
+        sweep(&root);
+        let name = format!("{:08x}", random()?);
+        rustix::fs::mkdirat(&root, &name, outer_mode())?;
+        rustix::fs::chmodat(&root, &name, outer_mode(), AtFlags::empty())?;
+        let folder = open_folder(&root, &name)?;
+        rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(Self {
+            path: root_path.join(name),
+            folder,
+            next: AtomicU64::new(1),
+        })
+    }
+
+    /// A fresh folder for one call, and a handle of it.
+    pub(crate) fn folder(&self, owner: Option<(u32, u32)>) -> io::Result<(PathBuf, OwnedFd)> {
+        let name = self.next.fetch_add(1, Ordering::Relaxed).to_string();
+        rustix::fs::mkdirat(&self.folder, &name, Mode::RWXU)?;
+        if let Some((uid, gid)) = owner {
+            let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+            let flags = AtFlags::SYMLINK_NOFOLLOW;
+            rustix::fs::chownat(&self.folder, &name, Some(uid), Some(gid), flags)?;
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let handle = rustix::fs::openat(&self.folder, &name, flags, Mode::empty())?;
+        Ok((self.path.join(name), handle))
+    }
+}
+
+impl Drop for TempRoot {
+    fn drop(&mut self) {
+        // Folders of calls are removed by their supervisors; what is still there is swept later.
+        let _ = std::fs::remove_dir(&self.path);
+    }
+}
+
+/// Others pass through a root daemon's folders; nobody else's.
+fn outer_mode() -> Mode {
+    if rustix::process::geteuid().is_root() {
+        Mode::RWXU | Mode::XGRP | Mode::XOTH
+    } else {
+        Mode::RWXU
+    }
+}
+
+fn own_root(under: &Path) -> io::Result<(OwnedFd, PathBuf)> {
+    let plain = under.join(format!("palyra-{}", rustix::process::geteuid().as_raw()));
+    if let Ok(folder) = make_own(&plain) {
+        return Ok((folder, plain));
+    }
+    // Somebody else sits on the name (anybody may make names in /tmp): take another one.
+    let mut path = plain.into_os_string();
+    path.push(format!("-{:08x}", random()?));
+    let path = PathBuf::from(path);
+    Ok((make_own(&path)?, path))
+}
+
+/// Makes the folder, or takes the one that is there if it is ours and nobody else can write to it.
+fn make_own(path: &Path) -> io::Result<OwnedFd> {
+    match rustix::fs::mkdir(path, outer_mode()) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(other) => return Err(other.into()),
+    }
+    let folder = open_folder(rustix::fs::CWD, path)?;
+    let found = rustix::fs::fstat(&folder)?;
+    if found.st_uid != rustix::process::geteuid().as_raw() {
+        return Err(io::Error::other(
+            "the temporary folder belongs to somebody else",
+        ));
+    }
+    rustix::fs::fchmod(&folder, outer_mode())?;
+    Ok(folder)
+}
+
+fn open_folder(parent: impl AsFd, name: impl rustix::path::Arg) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(parent, name, flags, Mode::empty())?)
+}
+
+fn random() -> io::Result<u32> {
+    let mut bytes = [0; 4];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    Ok(u32::from_ne_bytes(bytes))
+}
+
+/// Removes folders whose daemon is gone: nobody holds their lock.
+fn sweep(root: &OwnedFd) {
+    let Ok(entries) = rustix::fs::Dir::read_from(root) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        if name == c"." || name == c".." {
+            continue;
+        }
+        let Ok(folder) = open_folder(root, name) else {
+            continue;
+        };
+        if rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            let _ = empty(&folder);
+            let _ = rustix::fs::unlinkat(root, name, AtFlags::REMOVEDIR);
+        }
+    }
+}
+
+/// Removes a call's folder with everything in it.
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
+    match rustix::fs::rmdir(path) {
+        Ok(()) | Err(Errno::NOENT) => return Ok(()),
+        Err(_) => {}
+    }
+    let folder = open_folder(rustix::fs::CWD, path)?;
+    empty(&folder)?;
+    Ok(rustix::fs::rmdir(path)?)
+}
+
+/// Removes everything in `top` without following links, however deep it goes.
+///
+/// What a call left behind is hostile: a chain of a million folders must exhaust neither the stack
+/// nor the descriptors. So folders are not descended into: what is in a folder is moved up beside
+/// it, and the folder, now empty, is removed.
+fn empty(top: &OwnedFd) -> io::Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut serial: u64 = 0;
+    loop {
+        if Instant::now() > deadline {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let mut found = false;
+        for entry in rustix::fs::Dir::read_from(top)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if name == c"." || name == c".." {
+                continue;
+            }
+            found = true;
+            if unlink(top, name)? {
+                continue;
+            }
+            let folder = open_stubborn(top, name)?;
+            for inner in rustix::fs::Dir::read_from(&folder)? {
+                let inner = inner?;
+                let inner_name = inner.file_name();
+                if inner_name == c"." || inner_name == c".." || unlink(&folder, inner_name)? {
+                    continue;
+                }
+                // A folder can only be moved by those who may write to it (its `..` changes).
+                allow(&folder, inner_name);
+                serial += 1;
+                let moved = format!("palyra-removing-{serial}");
+                match rustix::fs::renameat(&folder, inner_name, top, &moved) {
+                    Ok(()) | Err(Errno::NOENT | Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR) => {
+                    }
+                    Err(other) => return Err(other.into()),
+                }
+            }
+            let _ = rustix::fs::unlinkat(top, name, AtFlags::REMOVEDIR);
+        }
+        if !found {
+            return Ok(());
+        }
+    }
+}
+
+/// Removes a file or an empty folder; false when it is a folder with something in it.
+fn unlink(parent: &OwnedFd, name: &std::ffi::CStr) -> io::Result<bool> {
+    let remove = |flags| match rustix::fs::unlinkat(parent, name, flags) {
+        Ok(()) | Err(Errno::NOENT) => Ok(true),
+        Err(Errno::ISDIR | Errno::NOTEMPTY | Errno::EXIST | Errno::PERM | Errno::NOTDIR) => {
+            Ok(false)
+        }
+        Err(other) => Err(io::Error::from(other)),
+    };
+    let found = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW);
+    let is_folder =
+        found.is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Directory);
+    if is_folder {
+        remove(AtFlags::REMOVEDIR)
+    } else {
+        match remove(AtFlags::empty())? {
+            true => Ok(true),
+            false => Err(io::Error::other("a file cannot be removed")),
+        }
+    }
+}
+
+/// Opens a folder, also one that its owner made unreadable.
+fn open_stubborn(parent: &OwnedFd, name: &std::ffi::CStr) -> io::Result<OwnedFd> {
+    allow(parent, name);
+    open_folder(parent, name)
+}
+
+/// Gives a folder's owner all rights. Names here are folders that were just looked at; a link put
+/// in their place would lead a plain `chmod` elsewhere, so it goes through a handle.
+fn allow(parent: &OwnedFd, name: &std::ffi::CStr) {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    if let Ok(handle) = rustix::fs::openat(parent, name, flags, Mode::empty()) {
+        use std::os::fd::AsRawFd;
+        let path = format!("/proc/self/fd/{}", handle.as_raw_fd());
+        let _ = rustix::fs::chmod(path, Mode::RWXU);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn folders_are_private_and_their_root_is_ours() {
+        let under = tempfile::tempdir().unwrap();
+        let root = TempRoot::claim(under.path()).unwrap();
+        let (path, _) = root.folder(None).unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+        assert_eq!(mode(&path), 0o700);
+        assert_eq!(mode(path.parent().unwrap()), outer_mode().as_raw_mode());
+        remove(&path).unwrap();
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_name_taken_by_a_link_is_not_used() {
+        let under = tempfile::tempdir().unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        let name = format!("palyra-{}", rustix::process::geteuid().as_raw());
+        std::os::unix::fs::symlink(elsewhere.path(), under.path().join(&name)).unwrap();
+        let root = TempRoot::claim(under.path()).unwrap();
+        let (path, _) = root.folder(None).unwrap();
+        assert!(
+            path.canonicalize()
+                .unwrap()
+                .starts_with(under.path().canonicalize().unwrap())
+        );
+        assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn only_abandoned_folders_are_swept() {
+        let under = tempfile::tempdir().unwrap();
+        let live = TempRoot::claim(under.path()).unwrap();
+        let dead = TempRoot::claim(under.path()).unwrap();
+        let (left, _) = dead.folder(None).unwrap();
+        std::fs::write(left.join("file"), "x").unwrap();
+        drop(dead);
+        let (kept, _) = live.folder(None).unwrap();
+        let _third = TempRoot::claim(under.path()).unwrap();
+        assert!(!left.exists());
+        assert!(kept.exists());
+    }
+
+    #[test]
+    fn deep_trees_links_and_locked_folders_go_and_nothing_else_does() {
+        let under = tempfile::tempdir().unwrap();
+        let outside = under.path().join("outside");
+        std::fs::create_dir(&outside).unwrap();
+        std::fs::write(outside.join("keep"), "x").unwrap();
+        let top = under.path().join("top");
+        std::fs::create_dir(&top).unwrap();
+        std::os::unix::fs::symlink(&outside, top.join("link")).unwrap();
+        std::fs::create_dir(top.join("locked")).unwrap();
+        std::fs::write(top.join("locked/file"), "x").unwrap();
+        std::fs::set_permissions(top.join("locked"), std::fs::Permissions::from_mode(0)).unwrap();
+        // Deeper than a path can be written.
+        let mut here = open_folder(rustix::fs::CWD, &top).unwrap();
+        for _ in 0..3_000 {
+            rustix::fs::mkdirat(&here, "d", Mode::RWXU).unwrap();
+            std::os::unix::fs::symlink(
+                "/",
+                format!("/proc/self/fd/{}/l", {
+                    use std::os::fd::AsRawFd;
+                    here.as_raw_fd()
+                }),
+            )
+            .unwrap();
+            here = open_folder(&here, "d").unwrap();
+        }
+        remove(&top).unwrap();
+        assert!(!top.exists());
+        assert!(outside.join("keep").exists());
+    }
+}

@@ -1,0 +1,185 @@
+//! Rulesets for calls: what was found out about the file system is kept, and looked at again
+//! before it is used.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use crate::landlock::{Abi, Access};
+use crate::masks::{self, Mount};
+use crate::surround::{Audience, Surround};
+
+/// How many different lists of masked folders are remembered; there is hardly ever a second.
+const MOST_KEPT: usize = 16;
+
+/// Where rulesets come from.
+pub(crate) struct Walls {
+    abi: Abi,
+    /// Masked in every call.
+    masked: Vec<PathBuf>,
+    kept: Mutex<Kept>,
+}
+
+struct Kept {
+    mounts: MountTable,
+    views: HashMap<(BTreeSet<PathBuf>, Audience), Arc<View>>,
+}
+
+/// The machine as calls with certain masks see it.
+pub(crate) struct View {
+    /// Every place that has to stay hidden.
+    pub(crate) places: BTreeSet<PathBuf>,
+    around: Surround,
+}
+
+/// What the self-test needs to know, and the ruleset it tests.
+pub(crate) struct Wall {
+    pub(crate) ruleset: OwnedFd,
+    pub(crate) masked: Vec<PathBuf>,
+}
+
+impl Walls {
+    pub(crate) fn new(abi: Abi, masked: Vec<PathBuf>) -> io::Result<Self> {
+        let kept = Kept {
+            mounts: MountTable::open()?,
+            views: HashMap::new(),
+        };
+        Ok(Self {
+            abi,
+            masked,
+            kept: Mutex::new(kept),
+        })
+    }
+
+    pub(crate) const fn abi(&self) -> Abi {
+        self.abi
+    }
+
+    /// The current view with these masks besides the ones that always hold.
+    pub(crate) fn view(&self, masked: &[PathBuf], audience: Audience) -> io::Result<Arc<View>> {
+        let all: BTreeSet<PathBuf> = self.masked.iter().chain(masked).cloned().collect();
+        let mut kept = self
+            .kept
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        if kept.mounts.changed()? {
+            kept.views.clear();
+        }
+        let key = (all, audience);
+        if let Some(view) = kept.views.get(&key)
+            && view.around.is_current()
+        {
+            return Ok(Arc::clone(view));
+        }
+        let raw: Vec<PathBuf> = key.0.iter().cloned().collect();
+        let places = masks::places(&raw, &kept.mounts.read()?)?;
+        let around = Surround::scan(Path::new("/"), &places, audience);
+        let view = Arc::new(View { places, around });
+        if kept.views.len() >= MOST_KEPT {
+            kept.views.clear();
+        }
+        kept.views.insert(key, Arc::clone(&view));
+        Ok(view)
+    }
+
+    /// The wall of a process: everything around the masked folders, and its temporary folder.
+    pub(crate) fn for_process(&self, view: &View, tmp: impl AsFd) -> io::Result<Wall> {
+        let ruleset = view.around.ruleset(self.abi)?;
+        ruleset.grant(tmp, Access::Full, true)?;
+        Ok(Wall {
+            ruleset: ruleset.into_fd(),
+            masked: view.places.iter().cloned().collect(),
+        })
+    }
+
+    /// The wall of a file tool: its workspace, around the masked folders, and nothing else.
+    pub(crate) fn for_files(
+        &self,
+        view: &View,
+        workspace: &Path,
+        audience: Audience,
+    ) -> io::Result<Wall> {
+        let around = Surround::scan(workspace, &view.places, audience);
+        Ok(Wall {
+            ruleset: around.ruleset(self.abi)?.into_fd(),
+            masked: view.places.iter().cloned().collect(),
+        })
+    }
+}
+
+impl View {
+    /// Whether a canonical path is a masked folder or inside one.
+    pub(crate) fn hides(&self, path: &Path) -> bool {
+        self.places.iter().any(|place| path.starts_with(place))
+    }
+}
+
+/// The table of mounts, which says when it has changed.
+pub(crate) struct MountTable(File);
+
+impl MountTable {
+    pub(crate) fn open() -> io::Result<Self> {
+        File::open("/proc/self/mountinfo").map(Self)
+    }
+
+    /// Whether something was mounted or unmounted since the last question.
+    fn changed(&self) -> io::Result<bool> {
+        let mut watched = [PollFd::new(&self.0, PollFlags::PRI)];
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        rustix::event::poll(&mut watched, Some(&now))?;
+        let [table] = watched;
+        Ok(table.revents().intersects(PollFlags::PRI | PollFlags::ERR))
+    }
+
+    pub(crate) fn read(&self) -> io::Result<Vec<Mount>> {
+        // Another description of the same file: the watched one keeps its position and its memory
+        // of what it has seen.
+        let mut table = Vec::new();
+        File::open("/proc/self/mountinfo")?.read_to_end(&mut table)?;
+        Ok(Mount::parse_all(&table))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_view_is_kept_until_something_changes() {
+        let here = tempfile::tempdir().unwrap();
+        let here = here.path().canonicalize().unwrap();
+        let home = here.join("a/home");
+        std::fs::create_dir_all(&home).unwrap();
+        let walls = Walls::new(Abi::from_number(7), vec![home.clone()]).unwrap();
+        let view = || walls.view(&[], Audience::User).unwrap();
+
+        // /tmp is shared with others who may change it at any time: try a few times.
+        let kept = (0..50).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(30));
+            Arc::ptr_eq(&view(), &view())
+        });
+        assert!(kept);
+        let before = view();
+        std::fs::create_dir(here.join("a/new")).unwrap();
+        assert!(!Arc::ptr_eq(&before, &view()));
+        assert!(before.hides(&home.join("x")));
+        assert!(!before.hides(&here.join("a/new")));
+    }
+
+    #[test]
+    fn masks_of_the_plan_come_on_top() {
+        let walls = Walls::new(Abi::from_number(7), vec!["/nowhere/one".into()]).unwrap();
+        let view = walls
+            .view(&["/nowhere/two".into()], Audience::User)
+            .unwrap();
+        assert!(view.hides(Path::new("/nowhere/one/x")) && view.hides(Path::new("/nowhere/two")));
+    }
+}

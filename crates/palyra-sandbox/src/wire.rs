@@ -1,0 +1,205 @@
+//! What the daemon and the helper say to each other.
+//!
+//! An order travels on the control socket (one packet: the order as JSON, or nothing when it is too
+//! long for a packet and comes in a memory file) together with the descriptors of [`Handles`].
+//! Everything about that call then goes over its own report socket: [`Report`]s one way, a single
+//! byte meaning "end it" the other way; its closing means the same.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+
+use palyra_core::plan::RunAs;
+use palyra_core::{FileOperation, Layer, Limits, RunErrorKind};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// The longest packet; a longer order comes in a memory file.
+pub(crate) const PACKET: usize = 32 * 1024;
+
+/// Says "end this call" on a report socket.
+pub(crate) const END_IT: &[u8] = b"k";
+
+/// The most descriptors that any packet carries.
+const MOST_HANDLES: usize = 6;
+
+/// What to do, and behind which walls.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Order {
+    pub(crate) work: Work,
+    pub(crate) run_as: RunAs,
+    pub(crate) limits: Limits,
+    pub(crate) landlock_abi: u32,
+    /// What the self-test tries to open.
+    pub(crate) masked: Vec<PathBuf>,
+    /// The call's own temporary folder, removed by its supervisor.
+    pub(crate) tmp: Option<PathBuf>,
+}
+
+/// What to do behind the walls.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Work {
+    /// Nothing: only see whether they stand.
+    Probe,
+    /// Become a program.
+    Process {
+        program: PathBuf,
+        argv: Vec<String>,
+        env: Vec<(String, String)>,
+        cwd: PathBuf,
+    },
+    /// Carry out a file operation and write its result to standard output.
+    File {
+        workspace: PathBuf,
+        operation: FileOperation,
+    },
+}
+
+/// What the waiting target hands on to its supervisor, with the report socket.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Assignment {
+    pub(crate) wall_ms: u64,
+    pub(crate) tmp: Option<PathBuf>,
+}
+
+/// What happened.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Report {
+    /// From the target: every wall stands. What follows is the program's own doing.
+    Confined {
+        supervisor: i32,
+        session: i32,
+        layers: Vec<Layer>,
+    },
+    /// From the target: it did not do its work.
+    Refused { kind: RunErrorKind, message: String },
+    /// From the supervisor, last: nothing of the call is left.
+    Ended {
+        how: End,
+        /// Processes that would not die in time, which must be said aloud.
+        survivors: bool,
+    },
+}
+
+/// How the target ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum End {
+    Exited(i32),
+    Signalled(i32),
+    TimedOut,
+    /// Because the daemon asked, or is gone.
+    Ended,
+    /// Because the spawn server is gone.
+    ServerLost,
+}
+
+/// The descriptors of an order, in the order in which they travel.
+#[derive(Debug)]
+pub(crate) struct Handles<F> {
+    pub(crate) ruleset: F,
+    pub(crate) stdin: F,
+    pub(crate) stdout: F,
+    pub(crate) stderr: F,
+    pub(crate) report: F,
+    /// The order, when it did not fit into the packet.
+    pub(crate) order: Option<F>,
+}
+
+impl<'a> Handles<BorrowedFd<'a>> {
+    pub(crate) fn list(&self) -> Vec<BorrowedFd<'a>> {
+        let fixed = [
+            self.ruleset,
+            self.stdin,
+            self.stdout,
+            self.stderr,
+            self.report,
+        ];
+        fixed.into_iter().chain(self.order).collect()
+    }
+}
+
+impl Handles<OwnedFd> {
+    pub(crate) fn from_list(list: Vec<OwnedFd>) -> Option<Self> {
+        let mut all = list.into_iter();
+        let handles = Self {
+            ruleset: all.next()?,
+            stdin: all.next()?,
+            stdout: all.next()?,
+            stderr: all.next()?,
+            report: all.next()?,
+            order: all.next(),
+        };
+        all.next().is_none().then_some(handles)
+    }
+}
+
+/// Sends one packet with descriptors.
+pub(crate) fn send(socket: impl AsFd, bytes: &[u8], handles: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_HANDLES))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !handles.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(handles)) {
+        return Err(io::Error::other("too many descriptors for a packet"));
+    }
+    let parts = [IoSlice::new(bytes)];
+    rustix::net::sendmsg(socket, &parts, &mut ancillary, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// Sends one value.
+pub(crate) fn send_value(socket: impl AsFd, value: &impl Serialize) -> io::Result<()> {
+    send(socket, &serde_json::to_vec(value)?, &[])
+}
+
+/// Receives one packet; none at the end of the conversation.
+///
+/// What does not fit is an error, never a shorter packet; the descriptors that came are closed.
+pub(crate) fn receive(
+    socket: impl AsFd,
+    buffer: &mut [u8],
+) -> io::Result<Option<(usize, Vec<OwnedFd>)>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_HANDLES))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let received = {
+        let mut parts = [IoSliceMut::new(buffer)];
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        rustix::io::retry_on_intr(|| {
+            rustix::net::recvmsg(&socket, &mut parts, &mut ancillary, flags)
+        })?
+    };
+    let mut handles = Vec::new();
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(came) = message {
+            handles.extend(came);
+        }
+    }
+    if received
+        .flags
+        .intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC)
+    {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "a packet did not fit",
+        ));
+    }
+    if received.bytes == 0 && handles.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some((received.bytes, handles)))
+}
+
+/// Receives one value; none at the end of the conversation.
+pub(crate) fn receive_value<T: DeserializeOwned>(
+    socket: impl AsFd,
+    buffer: &mut [u8],
+) -> io::Result<Option<T>> {
+    let Some((length, _)) = receive(socket, buffer)? else {
+        return Ok(None);
+    };
+    let bytes = buffer.get(..length).unwrap_or_default();
+    Ok(Some(serde_json::from_slice(bytes)?))
+}
