@@ -60,8 +60,7 @@ proptest! {
             .into_iter()
             .collect();
         let grant = presented.map(|presented| {
-            // The digest of the call as the fixture makes it, with the effect set below: equal
-            // only when it really is the same call.
+            // Equal to the call's own digest only for the same principal, tool and arguments.
             let mut grant = grant_for(call(&principal, presented.tool, presented.arguments).digest());
             grant.agent = presented.agent.parse().unwrap();
             grant.not_after = Timestamp::from_millis(NOW.as_millis() + presented.ends_in);
