@@ -25,6 +25,8 @@ if [ -z "$bin" ]; then
     bin="$(find_bin)"
 fi
 
+# One stream, so that what a command says stands under it.
+exec 2>&1
 demo="$(mktemp -d)"
 export PALYRA_HOME="$demo/home"
 mkdir "$demo/project"
@@ -42,11 +44,24 @@ palyra() { "$bin/palyra" "$@"; }
 tell() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 if [ -n "${NO_COLOR:-}" ] || [ ! -t 1 ]; then tell() { printf '\n== %s\n' "$*"; }; fi
 
+# A command as it would be typed.
+show() {
+    local word line='$'
+    for word in "$@"; do
+        case "$word" in
+        '&') line+=" &" ;;
+        *[!A-Za-z0-9_./:=-]* | '') line+=" '$word'" ;;
+        *) line+=" $word" ;;
+        esac
+    done
+    printf '%s\n' "$line"
+}
+
 # Shows a command, runs it, and insists on its exit code.
 expect() {
     local want="$1" got=0
     shift
-    printf '$ %s\n' "$*"
+    show "$@"
     "$@" || got=$?
     if [ "$got" -ne "$want" ]; then
         say "the demo expected exit $want and got $got"
@@ -55,11 +70,18 @@ expect() {
     if [ "$got" -ne 0 ]; then printf '(exit %s)\n' "$got"; fi
 }
 
+# Shows a command and leaves it running: it waits for an answer.
+ask() {
+    show "$@" '&'
+    "$@" &
+    asking=$!
+}
+
 # The id of the approval that waits; a few seconds must do.
 pending() {
     local id tries
     for tries in $(seq 100); do
-        id="$(palyra approvals list --json | grep -o 'appr_[0-9a-z]*' | head -n 1 || true)"
+        id="$(palyra --quiet approvals list -n 1 | grep -o 'appr_[0-9a-z]*' || true)"
         if [ -n "$id" ]; then
             printf '%s' "$id"
             return
@@ -70,7 +92,7 @@ pending() {
     return 1
 }
 
-last_call() { palyra calls list --json | grep -o 'call_[0-9a-z]*' | head -n 1; }
+last_call() { palyra --quiet calls list -n 1 | grep -o 'call_[0-9a-z]*'; }
 
 tell "A daemon with a home of its own, thrown away at the end"
 "$bin/palyrad" >"$demo/palyrad.log" 2>&1 &
@@ -89,8 +111,7 @@ expect 0 palyra calls show "$(last_call)"
 tell "Asked: an agent may read, but running a program needs a person"
 expect 0 palyra agents add helper --workspace "$demo/project"
 expect 0 palyra call palyra.fs.read --as agent:helper --args '{"path":"greeting"}'
-palyra exec --as agent:helper -- cp greeting copy &
-asking=$!
+ask palyra exec --as agent:helper -- cp greeting copy
 id="$(pending)"
 expect 0 palyra approvals show "$id"
 expect 0 palyra approvals decide "$id" --decision allow
@@ -98,16 +119,16 @@ expect 0 wait "$asking"
 expect 0 ls -l copy
 expect 0 palyra calls show "$(last_call)"
 
-tell "Denied: the person says no, and nothing runs"
-palyra exec --as agent:helper -- rm -f greeting copy &
-asking=$!
+tell "Denied: the agent cannot answer for itself, the person says no, and nothing runs"
+ask palyra exec --as agent:helper -- rm -f greeting copy
 id="$(pending)"
+expect 3 palyra approvals decide "$id" --decision allow --as agent:helper
 expect 0 palyra approvals decide "$id" --decision deny --reason 'these are still needed'
 expect 121 wait "$asking"
 expect 0 ls -l greeting copy
 expect 0 palyra calls show "$(last_call)"
 
 tell "The journal: every step of it"
-expect 0 palyra journal tail
+expect 0 palyra journal tail -n 40
 
 tell "Done"

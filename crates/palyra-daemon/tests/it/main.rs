@@ -14,6 +14,7 @@ mod bad_input;
 mod crash;
 mod exec;
 mod floods;
+mod guarantees;
 mod lifecycle;
 mod readme;
 mod tool_is_no_principal;
