@@ -203,7 +203,7 @@ impl Daemon {
             .env("NO_COLOR", "1")
             .current_dir(self.workspace());
         if let Some(uid) = self.uid {
-            command.env("HOME", self.workspace()).uid(uid).gid(uid);
+            command.env("HOME", self.folder()).uid(uid).gid(uid);
         }
         command
     }

@@ -127,7 +127,7 @@ fn nobody_is_raised_or_made_up() {
         "--as",
         "agent:ghost",
     ]);
-    assert_eq!(unknown.code, Some(1), "{unknown:?}");
+    assert_eq!(unknown.code, Some(3), "{unknown:?}");
     assert!(unknown.stderr.contains("ghost"), "{}", unknown.stderr);
 }
 

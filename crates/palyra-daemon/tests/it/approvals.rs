@@ -125,7 +125,7 @@ fn nobody_answers() {
         .json();
     assert_eq!(all["items"][0]["state"], "expired");
     let id = all["items"][0]["approval_id"].as_str().unwrap();
-    assert_eq!(decide(&daemon, id, "allow").code, Some(1));
+    assert_eq!(decide(&daemon, id, "allow").code, Some(4));
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn the_asker_goes_away() {
             .json();
         (approval["state"] == "cancelled").then_some(())
     });
-    assert_eq!(decide(&daemon, &id, "allow").code, Some(1));
+    assert_eq!(decide(&daemon, &id, "allow").code, Some(4));
     assert!(!daemon.workspace().join("proof").exists());
 }
 
@@ -164,7 +164,7 @@ fn a_restart_closes_what_waited() {
             .as_str()
             .is_none_or(|reason| !reason.is_empty())
     );
-    assert_eq!(decide(&daemon, &id, "allow").code, Some(1));
+    assert_eq!(decide(&daemon, &id, "allow").code, Some(4));
     assert!(!daemon.workspace().join("proof").exists());
 }
 

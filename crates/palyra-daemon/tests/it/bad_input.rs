@@ -183,7 +183,7 @@ fn file_tools_stay_beneath_the_workspace_and_off_the_daemons_home() {
     assert_eq!(control["output"]["text"], "hello\n");
     for path in ["home/digest.key", "w/house/digest.key"] {
         let refused = call("palyra.fs.read", &format!(r#"{{"path":"{path}"}}"#), &above);
-        assert_eq!(refused.code, Some(1), "{path}: {refused:?}");
+        assert!(matches!(refused.code, Some(1 | 3)), "{path}: {refused:?}");
     }
 }
 

@@ -34,7 +34,7 @@ fn palyras_own_codes() {
         .expect_code(122);
     let _ = daemon
         .palyra(&["exec", "--as", "agent:ghost", "--", "true"])
-        .expect_code(125);
+        .expect_code(120);
     let _ = daemon.palyra(&["exec"]).expect_code(125);
 }
 
@@ -178,7 +178,7 @@ fn as_another_user_everything_works_too() {
         .args(["status"])
         .output()
         .unwrap();
-    assert_eq!(status.status.code(), Some(1), "{status:?}");
+    assert_eq!(status.status.code(), Some(3), "{status:?}");
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn palyra_exec_inside_a_call() {
         let refused = inside(&daemon, &["palyra", "exec", "--", "id"]);
         assert!(!refused.stdout.contains("uid="), "{refused:?}");
         // Being kept from the socket is never taken for "no daemon": nothing is started.
-        assert_eq!(refused.code, Some(125), "{refused:?}");
+        assert_eq!(refused.code, Some(123), "{refused:?}");
         assert!(!refused.stderr.contains("starting"), "{refused:?}");
     }
 }
@@ -125,4 +125,49 @@ fn the_daemons_home_is_masked_in_every_call() {
         }
         assert_eq!(std::fs::read(key).unwrap().len(), 32);
     }
+}
+
+/// The second wall alone. A process that no filter keeps from the socket, but that lives in a
+/// call's cgroup, is told apart at the door; a moment earlier, outside of it, it was let in.
+#[test]
+fn the_door_recognises_a_process_of_a_call() {
+    let daemon = Daemon::start();
+    let status = daemon.palyra(&["status", "--json"]).expect_code(0).json();
+    let Some(cgroup) = status["sandbox"]["cgroup"].as_str() else {
+        palyra_testkit::not_run(
+            "the_door_recognises_a_process_of_a_call",
+            "no cgroup is writable here; run the tests as root",
+        );
+        return;
+    };
+    let mut running = daemon.palyra_in_background(&["exec", "--", "sleep", "60"]);
+    let call = palyra_testkit::eventually("the call has a cgroup", || {
+        let mut groups = std::fs::read_dir(cgroup).ok()?.flatten();
+        groups.map(|group| group.path()).find(|path| {
+            let members = std::fs::read_to_string(path.join("cgroup.procs"));
+            members.is_ok_and(|members| !members.trim().is_empty())
+        })
+    });
+    let script = daemon.folder().join("raw.py");
+    std::fs::write(&script, RAW).unwrap();
+    let socket = daemon.home().socket();
+    let enter = format!(
+        "python3 {0} {1}; echo $$ > {2}/cgroup.procs && exec python3 {0} {1}",
+        script.display(),
+        socket.display(),
+        call.display()
+    );
+    let tried: Ran = std::process::Command::new("sh")
+        .args(["-c", &enter])
+        .output()
+        .unwrap()
+        .into();
+    let answers: Vec<&str> = tried.stdout.lines().collect();
+    assert_eq!(
+        answers,
+        ["HTTP/1.1 200 OK", "HTTP/1.1 403 Forbidden"],
+        "{tried:?}"
+    );
+    running.kill().unwrap();
+    running.wait().unwrap();
 }
