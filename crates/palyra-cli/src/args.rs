@@ -43,7 +43,9 @@ pub struct Style {
 #[derive(Debug, Clone, Args)]
 pub struct Whom {
     /// Act as one of your agents: this lowers what you may do and never raises it
+    // An id of its own: `calls list` has an argument named `agent`, which would hide it.
     #[arg(
+        id = "as",
         long = "as",
         value_name = "agent:NAME",
         global = true,

@@ -66,11 +66,7 @@ pub async fn start(home: &Home, output: &Output) -> Result<Client, Failure> {
     let mut child = spawn(&daemon, log)?;
     let client = until_ready(home, &mut child, &mut wait)
         .await
-        .inspect_err(|failure| {
-            if failure.code == NOT_STARTED {
-                show_log(&home.log(), logged, output);
-            }
-        })?;
+        .map_err(|failure| explained(failure, &home.log(), logged, output))?;
     output.note(&format!(
         "started a daemon (pid {}); it ends after 30 idle minutes; its log is `{}`",
         child.id(),
@@ -227,16 +223,19 @@ impl<'a> Wait<'a> {
 }
 
 /// Shows what a daemon that did not start wrote to its log.
-fn show_log(log: &Path, from: u64, output: &Output) {
+fn explained(failure: Failure, log: &Path, from: u64, output: &Output) -> Failure {
     let lines = last_lines(log, from).unwrap_or_default();
-    if !lines.is_empty() {
-        output.say(&format!(
-            "the end of `{}`:",
-            safe::line(&log.display().to_string())
-        ));
-        for line in lines {
-            output.say(&format!("  {line}"));
-        }
+    if failure.code != NOT_STARTED || lines.is_empty() {
+        return failure;
+    }
+    let name = log.display().to_string();
+    output.say(&format!("the end of `{}`:", safe::line(&name)));
+    for line in lines {
+        output.say(&format!("  {line}"));
+    }
+    Failure {
+        hint: "mend what its log says, then try again".to_owned(),
+        ..failure
     }
 }
 

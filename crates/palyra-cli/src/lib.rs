@@ -1,6 +1,6 @@
 //! `palyra`, the command line.
 //!
-//! This room knows arguments ([`args`], [`values`], [`help`]), what they mean ([`commands`]) and
+//! This room knows arguments ([`args`], [`values`], [`help`], [`examples`]), what they mean ([`commands`]) and
 //! how to answer: [`output`], [`table`], [`when`], [`safe`], [`failure`] and [`exit`]. It speaks to
 //! the daemon through `palyra-api` alone, starts one for a person who has none ([`autostart`]),
 //! and never touches the daemon's state.
@@ -11,6 +11,7 @@ pub mod args;
 pub mod autostart;
 pub mod calling;
 pub mod commands;
+pub mod examples;
 pub mod exit;
 pub mod failure;
 pub mod folders;

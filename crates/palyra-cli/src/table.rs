@@ -124,7 +124,8 @@ impl Table {
         {
             let shown = cut(&cell.text, *width);
             let padding = " ".repeat(width.saturating_sub(shown.width()));
-            let style = cell.style;
+            // An empty cell has no colour, or the end of the line would not be the end of the text.
+            let style = if shown.is_empty() { PLAIN } else { cell.style };
             let gap = if position == 0 { "" } else { GAP };
             let _ = match column.right {
                 true => write!(line, "{gap}{padding}{style}{shown}{style:#}"),

@@ -144,26 +144,31 @@ fn output_lines(value: &Value) -> Vec<Cell> {
     let Value::Object(members) = value else {
         return json_lines(Some(value));
     };
-    let mut cells = Vec::new();
-    for (name, value) in members {
-        match value {
-            Value::String(text) if text.contains('\n') => {
-                cells.push(Cell::styled(format!("{name}:"), DIM));
-                cells.extend(safe::lines(text).map(|line| Cell::new(format!("  {line}"))));
-            }
-            Value::Null => {}
-            Value::String(text) if text.is_empty() => {}
-            Value::String(text) => cells.push(Cell::new(format!("{name}: {text}"))),
-            Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-                let mut lines = pretty(value).lines().map(str::to_owned).collect::<Vec<_>>();
-                if let Some(first) = lines.first_mut() {
-                    first.insert_str(0, &format!("{name}: "));
-                }
-                cells.extend(lines.into_iter().map(Cell::new));
-            }
+    members
+        .iter()
+        .flat_map(|(name, value)| member_lines(name, value))
+        .collect()
+}
+
+fn member_lines(name: &str, value: &Value) -> Vec<Cell> {
+    // A stream of a process is `{"text": …}`, or something else when it is not UTF-8.
+    let value = value.get("text").unwrap_or(value);
+    match value {
+        Value::Null => Vec::new(),
+        Value::String(text) if text.is_empty() => Vec::new(),
+        Value::String(text) if text.contains('\n') => {
+            let head = Cell::styled(format!("{name}:"), DIM);
+            let lines = safe::lines(text).map(|line| Cell::new(format!("  {line}")));
+            std::iter::once(head).chain(lines).collect()
+        }
+        Value::String(text) => vec![Cell::new(format!("{name}: {text}"))],
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            format!("{name}: {}", pretty(value))
+                .lines()
+                .map(Cell::new)
+                .collect()
         }
     }
-    cells
 }
 
 fn state_style(state: &str) -> anstyle::Style {
@@ -215,7 +220,8 @@ mod tests {
 
     #[test]
     fn output_is_shown_as_lines_and_harmless() {
-        let value = serde_json::json!({"stdout": "a\n\u{1b}[2Jb\n", "stderr": "x", "code": null});
+        let value =
+            serde_json::json!({"stdout": {"text": "a\n\u{1b}[2Jb\n"}, "stderr": "x", "code": null});
         let lines: Vec<String> = output_lines(&value)
             .into_iter()
             .map(|cell| format!("{cell:?}"))

@@ -9,6 +9,7 @@ use palyra_api::wire::OutputStream;
 use serde_json::json;
 
 use crate::args::{Completions, Man};
+use crate::examples;
 use crate::exit::{Exit, Meaning};
 use crate::failure::Failure;
 use crate::help;
@@ -103,7 +104,7 @@ fn page(command: clap::Command, path: &str) -> std::io::Result<Vec<u8>> {
     man.render_name_section(&mut page)?;
     man.render_synopsis_section(&mut page)?;
     section(&mut page, "EXAMPLES")?;
-    for (line, what) in help::examples_of(path) {
+    for (line, what) in examples::of(path) {
         writeln!(page, ".TP\n\\fB{}\\fR\n{}", roff(line), roff(what))?;
     }
     man.render_options_section(&mut page)?;

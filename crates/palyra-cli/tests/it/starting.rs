@@ -79,7 +79,7 @@ fn a_daemon_that_ends_at_once_is_explained_by_its_log() {
     let palyra = Palyra::new().with_daemon("echo 'line 3: unknown key `wiat`' >&2; exit 9");
     let ran = palyra.run(&["exec", "--", "id"]).exits(123);
     assert!(ran.stderr.contains("unknown key `wiat`"), "{ran:?}");
-    ran.complains("ended at once (exit status: 9)", "palyrad");
+    ran.complains("ended at once (exit status: 9)", "what its log says");
     assert_eq!(mode(&palyra.home()), 0o700);
     for file in ["palyrad.log", "start.lock"] {
         assert_eq!(mode(&palyra.home().join(file)), 0o600, "{file}");

@@ -1,0 +1,256 @@
+//! Examples of every command: what help and man pages begin with.
+
+/// Command lines and what they do, by command.
+pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
+    (
+        "palyra",
+        &[
+            (
+                "palyra exec -- git status",
+                "run a program, limited and recorded",
+            ),
+            (
+                "palyra agents add claude",
+                "let an agent work on this folder",
+            ),
+            (
+                "palyra exec --as agent:claude -- make",
+                "run it as that agent: you are asked",
+            ),
+            ("palyra approvals list", "see what waits for your answer"),
+            ("palyra calls list", "see what ran"),
+        ],
+    ),
+    (
+        "palyra init",
+        &[(
+            "palyra init",
+            "set up; an existing palyra.toml is never touched",
+        )],
+    ),
+    (
+        "palyra status",
+        &[
+            ("palyra status", "is it there, who am I, what waits"),
+            (
+                "palyra status --as agent:claude",
+                "the same, as an agent sees it",
+            ),
+            ("palyra status --json", "for a script"),
+        ],
+    ),
+    (
+        "palyra exec",
+        &[
+            ("palyra exec -- git status", "in the current folder"),
+            (
+                "palyra exec --timeout 30s -- cargo test",
+                "killed with all that it started",
+            ),
+            (
+                "palyra exec --as agent:claude -- npm ci",
+                "as an agent: you are asked",
+            ),
+            (
+                "palyra exec --env CI=1 --env HOME -- make",
+                "set one variable, pass another on",
+            ),
+            ("palyra exec --json -- id", "the whole result as JSON"),
+        ],
+    ),
+    (
+        "palyra call",
+        &[
+            (
+                "palyra call palyra.echo --args '{\"message\":\"hi\"}'",
+                "arguments as JSON",
+            ),
+            (
+                "palyra call palyra.fs.read --args '{\"path\":\"a.txt\"}'",
+                "read in this folder",
+            ),
+            (
+                "palyra call palyra.fs.write --args @request.json",
+                "arguments from a file",
+            ),
+            (
+                "palyra call palyra.fs.apply_patch --args -",
+                "arguments from standard input",
+            ),
+        ],
+    ),
+    (
+        "palyra agents",
+        &[
+            (
+                "palyra agents add claude",
+                "register an agent for this folder",
+            ),
+            ("palyra agents list", "list them"),
+        ],
+    ),
+    (
+        "palyra agents add",
+        &[
+            ("palyra agents add claude", "it works on the current folder"),
+            (
+                "palyra agents add ci --workspace /srv/build",
+                "it works on that folder",
+            ),
+        ],
+    ),
+    (
+        "palyra agents list",
+        &[("palyra agents list", "who acts for you, and where")],
+    ),
+    (
+        "palyra agents show",
+        &[("palyra agents show claude", "one agent")],
+    ),
+    (
+        "palyra agents remove",
+        &[("palyra agents remove claude", "it may no longer act")],
+    ),
+    (
+        "palyra tools",
+        &[
+            ("palyra tools list", "what can be called"),
+            (
+                "palyra tools show palyra.fs.read",
+                "one tool and its schema",
+            ),
+        ],
+    ),
+    (
+        "palyra tools list",
+        &[("palyra tools list", "what can be called")],
+    ),
+    (
+        "palyra tools show",
+        &[(
+            "palyra tools show palyra.process.run",
+            "what `exec` calls, with its schema",
+        )],
+    ),
+    (
+        "palyra calls",
+        &[
+            ("palyra calls list", "the newest 20"),
+            (
+                "palyra calls show call_01kgq5r7h3e8x2m4n6p8q0s2t4",
+                "one call and its record",
+            ),
+        ],
+    ),
+    (
+        "palyra calls list",
+        &[
+            ("palyra calls list --agent claude", "what an agent did"),
+            (
+                "palyra calls list --state denied -n 5",
+                "the last five denials",
+            ),
+            ("palyra calls list --json", "for a script"),
+        ],
+    ),
+    (
+        "palyra calls show",
+        &[(
+            "palyra calls show call_01kgq5r7h3e8x2m4n6p8q0s2t4",
+            "arguments, output, timeline",
+        )],
+    ),
+    (
+        "palyra approvals",
+        &[
+            ("palyra approvals list", "what waits"),
+            (
+                "palyra approvals show appr_01kgq5r7h3e8x2m4n6p8q0s2t4",
+                "exactly what would run",
+            ),
+            (
+                "palyra approvals decide appr_01kgq5r7h3e8x2m4n6p8q0s2t4 --decision allow",
+                "let it run, once",
+            ),
+        ],
+    ),
+    (
+        "palyra approvals list",
+        &[
+            ("palyra approvals list", "what waits for your answer"),
+            ("palyra approvals list --all", "what was answered, too"),
+        ],
+    ),
+    (
+        "palyra approvals show",
+        &[(
+            "palyra approvals show appr_01kgq5r7h3e8x2m4n6p8q0s2t4",
+            "exactly what would run",
+        )],
+    ),
+    (
+        "palyra approvals decide",
+        &[
+            (
+                "palyra approvals decide appr_01kgq5r7h3e8x2m4n6p8q0s2t4 --decision allow",
+                "let it run, once",
+            ),
+            (
+                "palyra approvals decide appr_01kgq5r7h3e8x2m4n6p8q0s2t4 --decision deny \
+                 --reason 'too broad'",
+                "refuse, and tell the agent why",
+            ),
+        ],
+    ),
+    (
+        "palyra journal",
+        &[(
+            "palyra journal tail --follow",
+            "watch everything as it happens",
+        )],
+    ),
+    (
+        "palyra journal tail",
+        &[
+            ("palyra journal tail -n 50", "the last fifty entries"),
+            (
+                "palyra journal tail --follow --json",
+                "JSON lines, as they are written",
+            ),
+        ],
+    ),
+    (
+        "palyra completions",
+        &[
+            (
+                "palyra completions bash",
+                "source it, or save it where your shell looks",
+            ),
+            (
+                "palyra completions fish",
+                "save it as ~/.config/fish/completions/palyra.fish",
+            ),
+        ],
+    ),
+    (
+        "palyra man",
+        &[
+            ("palyra man", "print palyra(1)"),
+            (
+                "palyra man share/man/man1",
+                "write a page for every command",
+            ),
+        ],
+    ),
+    (
+        "palyra exit-codes",
+        &[("palyra exit-codes", "the table, for scripts with --json")],
+    ),
+];
+
+/// The examples of one command, such as `palyra agents add`.
+#[must_use]
+pub fn of(path: &str) -> &'static [(&'static str, &'static str)] {
+    let found = EXAMPLES.iter().find(|(command, _)| *command == path);
+    found.map_or(&[], |(_, examples)| examples)
+}
