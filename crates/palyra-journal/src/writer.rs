@@ -56,7 +56,6 @@ pub(crate) struct Writer {
 
 /// A transaction being filled.
 struct Group {
-    at: Timestamp,
     last_seq: u64,
     /// Revisions of the streams it touched.
     heads: HashMap<String, u64>,
@@ -100,7 +99,7 @@ impl Writer {
 
     /// Makes one group durable, or none of it, and answers everybody in it.
     fn group(&mut self, first: Request, queue: &mut mpsc::Receiver<Request>) {
-        let mut group = Group::new(self.clock.now());
+        let mut group = Group::new();
         let outcome = self
             .fill(&mut group, first, queue)
             .and_then(|()| self.commit(&mut group));
@@ -172,9 +171,9 @@ impl Writer {
             Ok(revisions) => revisions,
             Err(conflict) => return Ok(Err(conflict)),
         };
-        let before = group.last_seq;
+        let (before, at) = (group.last_seq, self.clock.now());
         for (stream, revision) in batch.streams.into_iter().zip(&revisions) {
-            match self.insert_entries(group, stream, *revision) {
+            match self.insert_entries(group, stream, *revision, at) {
                 Ok(()) => {}
                 Err(conflict @ JournalError::Conflict { .. }) if group.last_seq == before => {
                     return Ok(Err(conflict));
@@ -236,6 +235,7 @@ impl Writer {
         group: &mut Group,
         mut stream: PreparedStream,
         revision: u64,
+        at: Timestamp,
     ) -> Result<(), JournalError> {
         let entries = std::mem::take(&mut stream.entries);
         if entries.is_empty() {
@@ -256,7 +256,7 @@ impl Writer {
                     stream.name,
                     to_sql(place),
                     entry.kind(),
-                    group.at.as_millis(),
+                    at.as_millis(),
                     body,
                 ]);
             if let Err(error) = inserted {
@@ -272,7 +272,7 @@ impl Writer {
                 seq,
                 stream: stream.name.clone(),
                 revision: place,
-                at: group.at,
+                at,
                 entry,
             };
             self.projections.apply(&self.connection, &recorded)?;
@@ -331,9 +331,8 @@ impl Writer {
 }
 
 impl Group {
-    fn new(at: Timestamp) -> Self {
+    fn new() -> Self {
         Self {
-            at,
             last_seq: 0,
             heads: HashMap::new(),
             bytes: 0,
