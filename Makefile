@@ -29,6 +29,8 @@ crash: ## kill -9 at 500 random points under load (./test does 25)
 	@$(READY); cargo build --workspace --locked --bins; \
 	PALYRA_CRASH_ROUNDS=500 cargo test --locked -p palyra-daemon crash -- --nocapture
 
-attacks: ## every attack on the sandbox and the daemon, with its control, one by one
+attacks: ## every attack on the sandbox, the daemon and policy, with its control, one by one
 	@$(READY); cargo build --workspace --locked --bins; \
-	cargo test --locked -p palyra-sandbox -p palyra-daemon attack -- --nocapture --test-threads=1
+	cargo test --locked -p palyra-sandbox --test it -- --nocapture --test-threads=1; \
+	cargo test --locked -p palyra-daemon --test it -- tool_is_no_principal --nocapture --test-threads=1; \
+	cargo test --locked -p palyra-policy --test it -- attacks --nocapture --test-threads=1
