@@ -3,7 +3,7 @@
 #
 # A bench program prints, besides whatever a person wants to read, one line for programs:
 #   JSON {"bench":"…","rows":[{"name":"…","value":1.0,"unit":"…"}],
-#         "ratios":[{"name":"…","ratio":0.5,"bar":3,"ok":true}]}
+#         "ratios":[{"name":"…","ratio":0.5,"bar":3,"kind":"max","ok":true}]}
 # The lines are kept in bench.json in the target folder, one object a line. Exits 1 when a bar is
 # missed.
 set -euo pipefail
@@ -51,7 +51,8 @@ awk '
             if (!kept) missed++
             ratio = field(object, "ratio")
             if (ratio ~ /^[-+.0-9eE]+$/) ratio = sprintf("%.2f", ratio)
-            row(bench, field(object, "name"), ratio, field(object, "bar"), kept ? "ok" : "MISSED")
+            bar = field(object, "kind") " " field(object, "bar")
+            row(bench, field(object, "name"), ratio, bar, kept ? "ok" : "MISSED")
         }
     }
     END {
