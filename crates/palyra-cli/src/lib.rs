@@ -28,6 +28,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::FromArgMatches;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::{Command, Palyra};
 use crate::exit::{Exit, Meaning};
@@ -62,10 +63,13 @@ fn carry_out(command: Command, output: Output) -> Result<Exit, Failure> {
         .build();
     let runtime = runtime.map_err(|error| internal(&error))?;
     let exit = runtime.block_on(async {
+        // Before the work begins, so that there is no moment in which Ctrl-C only kills us.
+        let interrupts = cancels.then(|| signal(SignalKind::interrupt()));
+        let interrupts = interrupts.transpose().map_err(|error| internal(&error))?;
         let work = tokio::spawn(commands::run(command, output));
         tokio::select! {
             done = work => done.map_err(|error| internal(&error))?,
-            () = interrupted(cancels) => {
+            () = interrupted(interrupts) => {
                 tell_cancelled(&output);
                 Ok(Exit::Ours(Meaning::Interrupted))
             }
@@ -77,8 +81,12 @@ fn carry_out(command: Command, output: Output) -> Result<Exit, Failure> {
 }
 
 /// Ctrl-C, for commands that have something to cancel; others just end by the signal.
-async fn interrupted(cancels: bool) {
-    if !cancels || tokio::signal::ctrl_c().await.is_err() {
+async fn interrupted(interrupts: Option<Signal>) {
+    let heard = match interrupts {
+        Some(mut interrupts) => interrupts.recv().await,
+        None => None,
+    };
+    if heard.is_none() {
         std::future::pending().await
     }
 }

@@ -245,10 +245,11 @@ fn ctrl_c_cancels() {
 #[test]
 fn a_reader_that_leaves_cancels() {
     let palyra = Palyra::new();
+    // Endless, since a process that is just being forked may hold the pipe a moment longer.
     let chunk = json!({"event": "output", "stream": "stdout", "base64": "aGk="});
     let fake = Fake::listen(
         &palyra.home(),
-        &[("POST /api/v1/calls", Answer::Silence(vec![chunk]))],
+        &[("POST /api/v1/calls", Answer::Endless(chunk))],
     );
     let mut child = palyra
         .command(&["exec", "--", "yes"])

@@ -22,6 +22,8 @@ pub(crate) enum Answer {
     Events(Vec<serde_json::Value>),
     /// Lines of a call's events, then silence.
     Silence(Vec<serde_json::Value>),
+    /// One event, over and over until the client leaves.
+    Endless(serde_json::Value),
 }
 
 pub(crate) struct Fake {
@@ -102,22 +104,36 @@ fn serve(
                 let _ = tell.send(());
                 return;
             }
+            Answer::Endless(event) => {
+                let _ = write_head(to);
+                while write_event(to, &event).is_ok() {
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                }
+                let _ = tell.send(());
+                return;
+            }
         }
     }
 }
 
 /// The client may leave in the middle; that is what some tests are about.
-fn write_events(mut to: &UnixStream, events: &[serde_json::Value]) -> std::io::Result<()> {
-    write!(to, "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")?;
-    for event in events {
-        let line = format!("{event}\n");
-        // In two pieces, so that lines arrive split.
-        let (one, other) = line.as_bytes().split_at(line.len() / 2);
-        for piece in [one, other] {
-            write!(to, "{:x}\r\n", piece.len())?;
-            to.write_all(piece)?;
-            write!(to, "\r\n")?;
-        }
+fn write_events(to: &UnixStream, events: &[serde_json::Value]) -> std::io::Result<()> {
+    write_head(to)?;
+    events.iter().try_for_each(|event| write_event(to, event))
+}
+
+fn write_head(mut to: &UnixStream) -> std::io::Result<()> {
+    to.write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+}
+
+/// In two pieces, so that lines arrive split.
+fn write_event(mut to: &UnixStream, event: &serde_json::Value) -> std::io::Result<()> {
+    let line = format!("{event}\n");
+    let (one, other) = line.as_bytes().split_at(line.len() / 2);
+    for piece in [one, other] {
+        write!(to, "{:x}\r\n", piece.len())?;
+        to.write_all(piece)?;
+        write!(to, "\r\n")?;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! No daemon, a daemon that may not be reached, and starting one.
 
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
@@ -166,7 +166,8 @@ fn two_commands_at_once_start_one_daemon() {
             command.stderr(Stdio::piped()).spawn().unwrap()
         })
         .collect();
-    while !was_started(&palyra) {
+    let since = Instant::now();
+    while !was_started(&palyra) && since.elapsed() < Duration::from_secs(20) {
         std::thread::sleep(Duration::from_millis(5));
     }
     // Slow enough that both have to wait, and say so.
