@@ -27,6 +27,9 @@ const SINK_PATIENCE: Duration = Duration::from_secs(2);
 /// How long after its time, or after being told to end it, a supervisor may take.
 const GRACE: Duration = Duration::from_secs(15);
 
+/// Why calls end when the sandbox is shut down.
+const STOPPING: &str = "the daemon is stopping";
+
 /// How much is read at once.
 const AT_ONCE: usize = 64 * 1024;
 
@@ -166,6 +169,8 @@ impl Live {
                 report = next_report(&self.report, &mut packet) => match report {
                     Ok(Some(Report::Ended { how, survivors })) => break Some((how, survivors)),
                     Ok(Some(report)) => known.take(report, inner),
+                    // Something of ours was left unread; its last word may still be there.
+                    Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
                     Ok(None) | Err(_) => break None,
                 },
                 () = ready(self.stdout.as_ref()), if free && self.stdout.is_some() => {
@@ -181,7 +186,7 @@ impl Live {
                     let _ = wire::send(self.report.get_ref(), wire::END_IT, &[]);
                 }
                 () = inner.stopping.cancelled(), if known.told_to_end.is_none() => {
-                    known.told_to_end = Some("the daemon is stopping".to_owned());
+                    known.told_to_end = Some(STOPPING.to_owned());
                     give_up = give_up.min(Instant::now() + GRACE);
                     let _ = wire::send(self.report.get_ref(), wire::END_IT, &[]);
                 }
@@ -207,6 +212,9 @@ impl Live {
         }
         stream.unblocked().await;
         drop(known.mark.take());
+        if known.told_to_end.is_none() && inner.stopping.is_cancelled() {
+            known.told_to_end = Some(STOPPING.to_owned());
+        }
         Outcome {
             cleared: how.is_some(),
             ending: known.ending(how),

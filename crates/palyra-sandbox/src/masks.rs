@@ -14,16 +14,51 @@ use std::path::{Component, Path, PathBuf};
 /// More links than the kernel would follow.
 const MOST_LINKS: usize = 40;
 
-/// Every place that has to stay hidden so that `masked` is, in canonical spelling.
-pub(crate) fn places(masked: &[PathBuf], mounts: &[Mount]) -> io::Result<BTreeSet<PathBuf>> {
-    let mut all = BTreeSet::new();
-    for path in masked {
-        let (real, links) = follow(path)?;
-        all.extend(aliases(&real, mounts));
-        all.insert(real);
-        all.extend(links);
+/// Masked folders, found out.
+pub(crate) struct Places {
+    /// Every place that has to stay hidden, in canonical spelling.
+    pub(crate) all: BTreeSet<PathBuf>,
+    /// Where the folders themselves are.
+    pub(crate) real: Vec<PathBuf>,
+}
+
+impl Places {
+    /// Finds out where `masked` leads.
+    pub(crate) fn of(masked: &BTreeSet<PathBuf>, mounts: &[Mount]) -> io::Result<Self> {
+        let mut places = Self {
+            all: BTreeSet::new(),
+            real: Vec::new(),
+        };
+        for path in masked {
+            let (real, links) = follow(path)?;
+            places.all.extend(aliases(&real, mounts));
+            places.all.extend(links);
+            places.all.insert(real.clone());
+            places.real.push(real);
+        }
+        Ok(places)
     }
-    Ok(all)
+
+    /// Whether a handle of `path` may be kept open. It keeps its mount busy, so only on mounts that
+    /// nobody wants to unmount while the daemon runs: the root, the kernel's own, and those with
+    /// the daemon's home on them.
+    pub(crate) fn may_pin(&self, path: &Path, mounts: &[Mount]) -> bool {
+        mount_of(path, mounts).is_none_or(|mount| {
+            mount.point == Path::new("/")
+                || ["proc", "sysfs", "devtmpfs"].contains(&mount.kind.as_str())
+                || self.real.iter().any(|real| {
+                    mount_of(real, mounts).is_some_and(|home| home.point == mount.point)
+                })
+        })
+    }
+}
+
+/// The mount that a path lookup ends on: the last one on the longest point.
+fn mount_of<'a>(path: &Path, mounts: &'a [Mount]) -> Option<&'a Mount> {
+    mounts
+        .iter()
+        .filter(|mount| path.starts_with(&mount.point))
+        .max_by_key(|mount| mount.point.components().count())
 }
 
 /// Where `path` leads, and the links on the way. What does not exist (yet) is taken as it is
@@ -125,12 +160,9 @@ fn unescape(field: &[u8]) -> PathBuf {
 
 /// The other paths under which what is at `real`, or a part of it, is mounted.
 fn aliases(real: &Path, mounts: &[Mount]) -> Vec<PathBuf> {
-    // The last mount on the longest point is the one that a path lookup meets.
-    let own = mounts
-        .iter()
-        .filter(|mount| real.starts_with(&mount.point))
-        .max_by_key(|mount| mount.point.components().count());
-    let Some(own) = own else { return Vec::new() };
+    let Some(own) = mount_of(real, mounts) else {
+        return Vec::new();
+    };
     let Ok(beneath) = real.strip_prefix(&own.point) else {
         return Vec::new();
     };

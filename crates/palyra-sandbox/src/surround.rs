@@ -133,8 +133,13 @@ pub(crate) struct Surround {
 }
 
 impl Surround {
-    /// Looks at the file system.
-    pub(crate) fn scan(root: &Path, masked: &BTreeSet<PathBuf>, audience: Audience) -> Self {
+    /// Looks at the file system. Handles of places that `may_pin` says no to are not kept.
+    pub(crate) fn scan(
+        root: &Path,
+        masked: &BTreeSet<PathBuf>,
+        audience: Audience,
+        may_pin: impl Fn(&Path) -> bool,
+    ) -> Self {
         let mut stamps = Vec::new();
         let mut on_the_way = HashSet::new();
         let plan = around(root, masked, audience, &mut |folder| {
@@ -168,8 +173,10 @@ impl Surround {
                 })
             })
             .collect();
-        for place in places.iter_mut().skip(MOST_HANDLES) {
-            place.handle = None;
+        for (number, place) in places.iter_mut().enumerate() {
+            if number >= MOST_HANDLES || !may_pin(&place.path) {
+                place.handle = None;
+            }
         }
         let settled = stamps
             .iter()
@@ -364,7 +371,7 @@ mod tests {
                 .collect()
         };
 
-        let first = Surround::scan(&here, &masked, Audience::User);
+        let first = Surround::scan(&here, &masked, Audience::User, |_| true);
         assert_eq!(names(&first), [here.join("work")]);
         assert!(
             !first.is_current(),
@@ -372,11 +379,11 @@ mod tests {
         );
 
         std::thread::sleep(std::time::Duration::from_millis(30));
-        let second = Surround::scan(&here, &masked, Audience::User);
+        let second = Surround::scan(&here, &masked, Audience::User, |_| true);
         assert!(second.is_current());
         std::fs::create_dir(here.join("new")).unwrap();
         assert!(!second.is_current());
-        let third = Surround::scan(&here, &masked, Audience::User);
+        let third = Surround::scan(&here, &masked, Audience::User, |_| true);
         assert_eq!(names(&third), [here.join("new"), here.join("work")]);
     }
 }

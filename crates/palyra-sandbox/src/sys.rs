@@ -147,12 +147,18 @@ pub(crate) fn signal_descriptor(signals: &[i32]) -> io::Result<OwnedFd> {
 /// Gives every signal its default action and unblocks all: both survive `exec`, and Rust's own
 /// runtime has SIGPIPE ignored.
 pub(crate) fn default_signals() {
+    /// The kernel's `struct sigaction` with the default action, no flags and an empty mask.
+    const DEFAULT: [u64; 4] = [0; 4];
+    /// How long the kernel's signal set is.
+    const SET: usize = 8;
     let none = set_of(&[]);
-    // SAFETY: `SIG_DFL` is a valid action for every signal; numbers without one are refused with
-    // EINVAL. `none` lives through the call.
+    // SAFETY: `DEFAULT` is as long as the kernel's structure on the architectures that there is a
+    // filter for; the old action is not asked for. Raw calls, because the C library refuses the
+    // two signals that it keeps for itself. `none` lives through the call.
     unsafe {
-        for signal in 1..=libc::SIGRTMAX() {
-            libc::signal(signal, libc::SIG_DFL);
+        for signal in 1..=64 {
+            let old = std::ptr::null_mut::<u64>();
+            libc::syscall(libc::SYS_rt_sigaction, signal, DEFAULT.as_ptr(), old, SET);
         }
         libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
     }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::landlock::{Abi, Access};
-use crate::masks::{self, Mount};
+use crate::masks::{Mount, Places};
 use crate::surround::{Audience, Surround};
 
 /// How many different lists of masked folders are remembered; there is hardly ever a second.
@@ -76,10 +76,15 @@ impl Walls {
         {
             return Ok(Arc::clone(view));
         }
-        let raw: Vec<PathBuf> = key.0.iter().cloned().collect();
-        let places = masks::places(&raw, &kept.mounts.read()?)?;
-        let around = Surround::scan(Path::new("/"), &places, audience);
-        let view = Arc::new(View { places, around });
+        let mounts = kept.mounts.read()?;
+        let places = Places::of(&key.0, &mounts)?;
+        let around = Surround::scan(Path::new("/"), &places.all, audience, |path| {
+            places.may_pin(path, &mounts)
+        });
+        let view = Arc::new(View {
+            places: places.all,
+            around,
+        });
         if kept.views.len() >= MOST_KEPT {
             kept.views.clear();
         }
@@ -104,7 +109,7 @@ impl Walls {
         workspace: &Path,
         audience: Audience,
     ) -> io::Result<Wall> {
-        let around = Surround::scan(workspace, &view.places, audience);
+        let around = Surround::scan(workspace, &view.places, audience, |_| true);
         Ok(Wall {
             ruleset: around.ruleset(self.abi)?.into_fd(),
             masked: view.places.iter().cloned().collect(),

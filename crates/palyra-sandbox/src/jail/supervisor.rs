@@ -152,6 +152,9 @@ impl Call {
             // Whatever arrives, the end of the conversation included, means "end it". But a target
             // that ended by itself just now has ended by itself.
             if said {
+                // Taken off the socket: closing it with something unread would make the daemon
+                // see a broken conversation instead of our last word.
+                let _ = wire::receive(report, &mut [0; 8]);
                 while let Waited::Ended(pid, status) = children::wait_for_any() {
                     if pid == self.target {
                         return Ok(end_of(status));

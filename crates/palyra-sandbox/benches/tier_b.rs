@@ -1,0 +1,202 @@
+//! What Tier-B costs: `/bin/true` behind every wall against a plain `posix_spawn` of it.
+//!
+//! Both run in turn, so that whatever else the machine does meets both alike. A table for people,
+//! then one line `JSON {…}` for `make bench`.
+
+#![expect(clippy::print_stdout, reason = "a benchmark prints what it measured")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a benchmark that cannot run has nothing to say"
+)]
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use palyra_core::corridor::{
+    self, Admits, Attests, Decides, Evidence, Intent, PolicyAnswer, ToolDecision,
+};
+use palyra_core::facts::Origin;
+use palyra_core::{
+    CallId, CanonicalJson, Channel, Denial, DenialCode, DeviceId, DigestKey, Ending, Facts, Limits,
+    Principal, ProcessPlan, RunId, SystemClock, Tier, Timestamp, ToolAttestation, ToolMetadata,
+    ToolProposal, UserName,
+};
+use palyra_sandbox::{Sandbox, SandboxSettings};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+/// How often each is measured, and how often before that.
+const RUNS: usize = 600;
+const WARM_UP: usize = 50;
+
+/// How much more Tier-B may cost.
+const BAR: f64 = 1.5;
+
+fn main() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async { tokio::spawn(measure()).await.unwrap() });
+}
+
+async fn measure() {
+    let here = tempfile::tempdir().unwrap();
+    let home = here.path().join("home");
+    let work = here.path().join("work");
+    std::fs::create_dir(&home).unwrap();
+    std::fs::create_dir(&work).unwrap();
+    let sandbox = Sandbox::start(SandboxSettings {
+        helper: env!("CARGO_BIN_EXE_palyra-jail").into(),
+        masked: vec![home.clone()],
+        clock: Arc::new(SystemClock),
+    })
+    .await
+    .unwrap();
+    assert_eq!(sandbox.status().why, None);
+    let plan = ProcessPlan {
+        program: "/bin/true".into(),
+        argv: vec!["true".to_owned()],
+        env: Vec::new(),
+        cwd: work.clone(),
+        workspace: work.clone(),
+        stdin: None,
+        tier: Tier::B,
+        limits: Limits::default(),
+        masked: vec![home],
+        run_as: palyra_sandbox::run_as(&work).unwrap(),
+    };
+
+    let (mut plain, mut ours, mut layers) = (Vec::new(), Vec::new(), String::new());
+    for round in 0..WARM_UP + RUNS {
+        let begun = Instant::now();
+        spawn();
+        let one = begun.elapsed();
+        let begun = Instant::now();
+        layers = confined(&sandbox, plan.clone()).await;
+        let other = begun.elapsed();
+        if round >= WARM_UP {
+            plain.push(one);
+            ours.push(other);
+        }
+    }
+    report(&mut plain, &mut ours, &layers);
+    sandbox.shutdown().await;
+}
+
+/// `std` uses `posix_spawn` here.
+#[expect(clippy::disallowed_methods, reason = "the baseline")]
+fn spawn() {
+    let status = std::process::Command::new("/bin/true").env_clear().status();
+    assert!(status.unwrap().success());
+}
+
+fn report(plain: &mut [Duration], ours: &mut [Duration], layers: &str) {
+    plain.sort();
+    ours.sort();
+    let at = |all: &[Duration], percent: usize| {
+        let index = (all.len() * percent / 100).min(all.len() - 1);
+        all.get(index).copied().unwrap_or_default().as_secs_f64() * 1e6
+    };
+    let rows = [
+        ("posix_spawn p50", at(plain, 50)),
+        ("posix_spawn p95", at(plain, 95)),
+        ("tier_b p50", at(ours, 50)),
+        ("tier_b p95", at(ours, 95)),
+    ];
+    println!("Tier-B /bin/true, {RUNS} interleaved runs; layers: {layers}");
+    for (name, value) in rows {
+        println!("  {name:<18} {value:>9.1} µs");
+    }
+    let ratio = at(ours, 50) / at(plain, 50);
+    let tail = at(ours, 95) / at(plain, 95);
+    println!("  ratio p50 {ratio:.2} (bar {BAR}), p95 {tail:.2}");
+    let rows = rows.map(|(name, value)| json!({ "name": name, "value": value, "unit": "us" }));
+    let line = json!({
+        "bench": "tier_b",
+        "rows": rows,
+        "ratios": [{
+            "name": "tier_b / posix_spawn p50",
+            "ratio": ratio,
+            "bar": BAR,
+            "kind": "max",
+            "ok": ratio <= BAR,
+        }],
+    });
+    println!("JSON {line}");
+}
+
+/// One run through the corridor; the names of the layers that were observed.
+async fn confined(sandbox: &Sandbox, plan: ProcessPlan) -> String {
+    struct Open;
+    impl Decides for Open {
+        fn answer(&self, _: &Facts) -> Result<PolicyAnswer, Denial> {
+            let matched = Vec::new();
+            Ok(PolicyAnswer::Run { matched })
+        }
+    }
+    impl Admits for Open {
+        async fn admit(&mut self, _: Intent<'_>) -> Result<(), Denial> {
+            Ok(())
+        }
+    }
+    #[derive(Default)]
+    struct Seen(String);
+    impl Attests<Value> for Seen {
+        async fn attest(&mut self, seen: Evidence<'_, Value>) -> Result<ToolAttestation, Denial> {
+            assert_eq!(seen.report.ending, Ending::Exited { code: 0 });
+            let names = seen.report.layers.iter().map(|layer| layer.name.as_str());
+            self.0 = names.collect::<Vec<_>>().join(", ");
+            Err(Denial::new(DenialCode::JournalUnavailable, "", ""))
+        }
+    }
+
+    let now = Timestamp::from_millis(0);
+    let metadata = ToolMetadata {
+        name: "palyra.process.run".parse().unwrap(),
+        description: String::new(),
+        input_schema: Value::Null,
+        capabilities: std::collections::BTreeSet::default(),
+        default_sensitive: false,
+        max_input_bytes: 0,
+        default_limits: Limits::default(),
+    };
+    let proposal = ToolProposal {
+        tool: metadata.name.clone(),
+        arguments: CanonicalJson::parse(b"{}").unwrap(),
+    };
+    let origin = Origin {
+        principal: Principal::User {
+            name: UserName::owner(),
+        },
+        run: RunId::mint(now),
+        device: DeviceId::local(),
+        channel: Channel::Cli,
+    };
+    let key = DigestKey::from_bytes([0; 32]);
+    let (call, workspace): (_, Option<PathBuf>) = (CallId::mint(now), None);
+    let facts = Facts::new(
+        call,
+        origin,
+        &metadata,
+        &proposal,
+        Vec::new(),
+        workspace,
+        Tier::B,
+        &plan,
+        &key,
+        now,
+        0,
+    );
+    let ToolDecision::Permit(permit) = corridor::decide(&Open, &facts) else {
+        return String::new();
+    };
+    let admitted = permit.admit(&mut Open).await.unwrap();
+    let runner = sandbox.processes(None, CancellationToken::new());
+    let finished = admitted.execute(&runner, plan).await.unwrap();
+    let mut seen = Seen::default();
+    let _ = finished.attest(&mut seen).await;
+    seen.0
+}
