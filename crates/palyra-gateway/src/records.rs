@@ -135,23 +135,35 @@ impl GatewayService {
         )
     }
 
-    /// The registered agents.
+    /// The registered agents: a person sees all, an agent itself.
     ///
     /// # Errors
     /// Policy forbids it.
     pub fn agents(&self, caller: &Caller) -> Result<Vec<Agent>, Refusal> {
-        self.allowed(caller, Action::AgentRead, Resource::Agents)?;
-        Ok(self.0.agents().iter().cloned().collect())
+        let agents: Vec<Agent> = self.0.agents().iter().cloned().collect();
+        let Err(refusal) = self.allowed(caller, Action::AgentRead, Resource::Agents) else {
+            return Ok(agents);
+        };
+        let own = agents.into_iter().filter(|agent| {
+            let itself = Resource::Agent(agent.name.clone());
+            self.allowed(caller, Action::AgentRead, itself).is_ok()
+        });
+        let own: Vec<Agent> = own.collect();
+        if own.is_empty() {
+            Err(refusal)
+        } else {
+            Ok(own)
+        }
     }
 
     /// One registered agent.
     ///
     /// # Errors
-    /// Policy forbids it, or there is none of this name.
+    /// There is none of this name that this caller may see.
     pub fn agent(&self, caller: &Caller, name: &str) -> Result<Agent, Refusal> {
         let name = agent_name(name)?;
-        self.allowed(caller, Action::AgentRead, Resource::Agents)?;
-        let found = self.0.agents().get(&name).cloned();
+        let visible = self.agents(caller)?;
+        let found = visible.into_iter().find(|agent| agent.name == name);
         found.ok_or_else(|| no_agent(&name))
     }
 

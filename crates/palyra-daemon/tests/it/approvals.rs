@@ -285,3 +285,33 @@ fn an_agents_harmless_tools_run_unasked() {
         .json();
     assert_eq!(tools["items"].as_array().unwrap().len(), 6);
 }
+
+#[test]
+fn hostile_words_arrive_visible() {
+    let daemon = with_agent("");
+    let waiting = ask(&daemon, "echo '\u{202e}evil\u{1b}[2J'");
+    let id = daemon.pending_approval();
+    let shown = daemon.palyra(&["approvals", "show", &id]).expect_code(0);
+    for hidden in ["\u{202e}", "\u{1b}"] {
+        assert!(!shown.stdout.contains(hidden), "{:?}", shown.stdout);
+    }
+    let reason = "no\u{1b}]0;owned\u{7}\u{202e}";
+    let _ = daemon
+        .palyra(&[
+            "approvals",
+            "decide",
+            &id,
+            "--decision",
+            "deny",
+            "--reason",
+            reason,
+        ])
+        .expect_code(0);
+    let ran = end(waiting).expect_code(121);
+    assert!(ran.stderr.contains("owned"), "{:?}", ran.stderr);
+    assert!(
+        !ran.stderr.contains(['\u{1b}', '\u{202e}', '\u{7}']),
+        "{:?}",
+        ran.stderr
+    );
+}

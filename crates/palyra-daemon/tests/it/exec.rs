@@ -217,3 +217,93 @@ fn a_root_daemon_steps_down_to_the_folders_owner() {
         assert_eq!(found.uid(), 64_002, "{name}");
     }
 }
+
+#[test]
+fn a_caller_that_leaves_cancels_the_call() {
+    let daemon = Daemon::start();
+    let state = || {
+        let calls = daemon
+            .palyra(&["calls", "list", "--json"])
+            .expect_code(0)
+            .json();
+        calls["items"][0]["state"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    // Ctrl-C.
+    let running = daemon.palyra_in_background(&["exec", "--", "sh", "-c", "touch up; sleep 60"]);
+    palyra_testkit::eventually("it runs", || {
+        daemon.workspace().join("up").exists().then_some(())
+    });
+    let pid = running.id().to_string();
+    let sent = std::process::Command::new("kill")
+        .args(["-INT", &pid])
+        .status()
+        .unwrap();
+    assert!(sent.success());
+    let _ = palyra_testkit::Ran::from(running.wait_with_output().unwrap()).expect_code(130);
+    palyra_testkit::eventually("it is cancelled", || (state() == "cancelled").then_some(()));
+    // A reader that has enough.
+    let mut piped = daemon.palyra_in_background(&["exec", "--", "yes"]);
+    drop(piped.stdout.take());
+    assert_eq!(piped.wait().unwrap().code(), Some(141));
+    palyra_testkit::eventually("it is cancelled", || (state() == "cancelled").then_some(()));
+}
+
+#[test]
+fn an_agent_starts_where_the_caller_stands_or_at_its_folder() {
+    let daemon = Daemon::start();
+    let (project, deeper) = (daemon.workspace().join("p"), daemon.workspace().join("p/q"));
+    std::fs::create_dir_all(&deeper).unwrap();
+    let _ = daemon
+        .palyra(&[
+            "agents",
+            "add",
+            "a",
+            "--workspace",
+            project.to_str().unwrap(),
+        ])
+        .expect_code(0);
+    for (stands, starts) in [(&deeper, &deeper), (&daemon.workspace(), &project)] {
+        let mut command = daemon.program("palyra");
+        command
+            .current_dir(stands)
+            .args(["exec", "--as", "agent:a", "--", "pwd"]);
+        command
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::null());
+        let waiting = command.spawn().unwrap();
+        let id = daemon.pending_approval();
+        let _ = daemon
+            .palyra(&["approvals", "decide", &id, "--decision", "allow"])
+            .expect_code(0);
+        let ran = palyra_testkit::Ran::from(waiting.wait_with_output().unwrap()).expect_code(0);
+        assert_eq!(ran.stdout.trim(), starts.to_str().unwrap());
+    }
+}
+
+#[test]
+fn the_journal_is_followed_live() {
+    let daemon = Daemon::start();
+    let mut tail =
+        daemon.palyra_in_background(&["journal", "tail", "--follow", "--json", "-n", "0"]);
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let _ = daemon.palyra(&["exec", "--", "true"]).expect_code(0);
+    let lines = std::io::BufRead::lines(std::io::BufReader::new(tail.stdout.take().unwrap()));
+    let kinds: Vec<String> = lines
+        .take(5)
+        .map(|line| {
+            serde_json::from_str::<Value>(&line.unwrap()).unwrap()["kind"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        })
+        .collect();
+    assert_eq!(
+        kinds,
+        ["proposed", "decided", "admitted", "finished", "attested"]
+    );
+    tail.kill().unwrap();
+    tail.wait().unwrap();
+}

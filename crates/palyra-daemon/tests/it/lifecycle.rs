@@ -137,7 +137,7 @@ fn a_killed_daemon_leaves_no_process_and_reports_the_call() {
     eventually("it runs", || {
         daemon.workspace().join("up").exists().then_some(())
     });
-    assert!(sleeps(&marker));
+    eventually("it sleeps", || sleeps(&marker).then_some(()));
     daemon.kill();
     eventually("the sleep is gone", || (!sleeps(&marker)).then_some(()));
     let _ = Ran::from(running.wait_with_output().unwrap()).expect_code(125);
@@ -294,4 +294,36 @@ fn a_full_disk_denies_and_recovers() {
         .arg(&home)
         .status()
         .unwrap();
+}
+
+/// What `palyra init` writes is what the daemon does without it.
+#[test]
+fn the_written_config_spells_out_the_defaults() {
+    use palyra_daemon::config::ConfigFile;
+    let template = include_str!("../../../palyra-cli/src/commands/palyra.toml");
+    let settings: String = template
+        .lines()
+        .map(|line| match line.strip_prefix('#') {
+            Some(setting) if setting.contains(" = ") && !setting.starts_with(' ') => setting,
+            Some(_) => "",
+            None => line,
+        })
+        .fold(String::new(), |text, line| text + line + "\n");
+    assert!(settings.matches(" = ").count() >= 10, "{settings}");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("palyra.toml");
+    std::fs::write(&path, settings).unwrap();
+    let written = ConfigFile::read(&path).unwrap().meant();
+    assert_eq!(written, ConfigFile::default().meant());
+}
+
+#[test]
+fn a_mistake_in_the_config_reaches_the_one_who_needs_a_daemon() {
+    let daemon = Daemon::builder().config("[aprovals]\n").prepare();
+    let refused = daemon.palyra(&["exec", "--", "true"]).expect_code(123);
+    assert!(
+        refused.stderr.contains("did you mean `approvals`?"),
+        "{}",
+        refused.stderr
+    );
 }
