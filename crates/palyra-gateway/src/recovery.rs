@@ -1,7 +1,7 @@
 //! At start: what an earlier daemon left open is found, reported and closed.
 
 use palyra_core::entry::{Entry, Stream};
-use palyra_core::{CallId, Denial, DenialCode, Timestamp};
+use palyra_core::{CallId, Denial, DenialCode};
 use palyra_identity::{Agents, AgentsFold};
 use palyra_journal::{Append, Expected, JournalStore, RowQuery, StreamAppend};
 
@@ -13,29 +13,21 @@ const PAGE: usize = 500;
 
 /// Closes calls that were admitted and never attested, and calls whose caller is gone. Gives the
 /// ones that may or may not have run.
-pub(crate) async fn close_what_was_left(
-    journal: &JournalStore,
-    _now: Timestamp,
-) -> Result<Vec<CallId>, Refusal> {
-    let mut interrupted = Vec::new();
-    loop {
-        let rows = calls(journal, CallState::Admitted)?;
-        if rows.is_empty() {
-            break;
-        }
-        let streams = rows
+pub(crate) async fn close_what_was_left(journal: &JournalStore) -> Result<Vec<CallId>, Refusal> {
+    let interrupted = journal.unattested()?;
+    for page in interrupted.chunks(PAGE) {
+        let streams = page
             .iter()
-            .map(|row| append(Stream::Call(row.call.clone()), Entry::Interrupted));
+            .map(|call| append(Stream::Call(call.clone()), Entry::Interrupted));
         journal
             .append(Append {
                 streams: streams.collect(),
                 blobs: Vec::new(),
             })
             .await?;
-        interrupted.extend(rows.into_iter().map(|row| row.call));
     }
     loop {
-        let rows = calls(journal, CallState::Waiting)?;
+        let rows = waiting(journal)?;
         if rows.is_empty() {
             break;
         }
@@ -77,9 +69,9 @@ fn append(stream: Stream, entry: Entry) -> StreamAppend {
     }
 }
 
-fn calls(journal: &JournalStore, state: CallState) -> Result<Vec<CallRow>, Refusal> {
+fn waiting(journal: &JournalStore) -> Result<Vec<CallRow>, Refusal> {
     let query = RowQuery {
-        state: Some(state.as_str().to_owned()),
+        state: Some(CallState::Waiting.as_str().to_owned()),
         before: None,
         limit: PAGE,
         newest_first: false,

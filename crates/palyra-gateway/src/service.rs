@@ -134,7 +134,7 @@ impl GatewayService {
         settings: Settings,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, Refusal> {
-        let interrupted = recovery::close_what_was_left(&journal, clock.now()).await?;
+        let interrupted = recovery::close_what_was_left(&journal).await?;
         let agents = recovery::agents(&journal)?;
         let metadata: Vec<_> = registry.iter().map(|tool| tool.metadata.clone()).collect();
         policy.set_tools(&metadata)?;

@@ -43,7 +43,8 @@ fn main() {
 }
 
 async fn measure() {
-    let here = tempfile::tempdir().unwrap();
+    // Not in the shared temporary folder: what others leave there would be granted name by name.
+    let here = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let home = here.path().join("home");
     let work = here.path().join("work");
     std::fs::create_dir(&home).unwrap();

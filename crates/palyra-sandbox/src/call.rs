@@ -89,7 +89,10 @@ struct Live {
     stderr: Option<pipe::Receiver>,
 }
 
+thread_local!{ pub(crate) static T: std::cell::RefCell<Vec<(&'static str,u64)>> = std::cell::RefCell::new(Vec::new()); }
+pub(crate) fn now_us() -> u64 { let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic); (t.tv_sec*1_000_000 + t.tv_nsec/1000) as u64 }
 async fn start(inner: &Inner, order: &Order, means: &Means) -> io::Result<Live> {
+    T.with(|t| t.borrow_mut().push(("start", now_us())));
     let order = serde_json::to_vec(order)?;
     let (stdout, far_stdout) = output_pipe()?;
     let (stderr, far_stderr) = output_pipe()?;
@@ -162,13 +165,14 @@ impl Live {
         let mut packet = vec![0; PACKET];
         // The supervisor keeps the time; this only makes sure that nobody waits for ever.
         let mut give_up = Instant::now() + wall.min(Duration::from_secs(86_400 * 365)) + GRACE;
+        T.with(|t| t.borrow_mut().push(("follow", now_us())));
         let how = loop {
             let free = !stream.is_blocked();
             tokio::select! {
                 biased;
                 report = next_report(&self.report, &mut packet) => match report {
                     Ok(Some(Report::Ended { how, survivors })) => break Some((how, survivors)),
-                    Ok(Some(report)) => known.take(report, inner),
+                    Ok(Some(report)) => { T.with(|t| t.borrow_mut().push(("confined-recv", now_us()))); known.take(report, inner) },
                     // Something of ours was left unread; its last word may still be there.
                     Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
                     Ok(None) | Err(_) => break None,
@@ -193,6 +197,7 @@ impl Live {
                 () = tokio::time::sleep_until(give_up) => break None,
             }
         };
+        T.with(|t| t.borrow_mut().push(("ended-recv", now_us())));
         for (pipe, capture) in [
             (&mut self.stdout, &mut stdout),
             (&mut self.stderr, &mut stderr),
@@ -212,6 +217,10 @@ impl Live {
         }
         stream.unblocked().await;
         drop(known.mark.take());
+        T.with(|t| t.borrow_mut().push(("done", now_us())));
+        if let Some(l)=known.layers.iter().find(|l| l.name=="timing") { eprintln!("TIMING {} {:?}", l.observed, T.with(|t| t.borrow().clone())); }
+        T.with(|t| t.borrow_mut().clear());
+
         if known.told_to_end.is_none() && inner.stopping.is_cancelled() {
             known.told_to_end = Some(STOPPING.to_owned());
         }

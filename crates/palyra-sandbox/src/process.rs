@@ -64,6 +64,7 @@ pub async fn run_constrained_process(
     let inner = &*sandbox.inner;
     let started_at = inner.settings.clock.now();
     let run_as = plan.run_as;
+    call::T.with(|t| t.borrow_mut().push(("begin", call::now_us())));
     let prepared = if running.covers(&plan) {
         prepare(inner, plan)
     } else {

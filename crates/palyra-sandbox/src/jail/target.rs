@@ -82,6 +82,8 @@ pub(super) fn run(shared: &Shared, supervisor: Pid, link: &OwnedFd) -> i32 {
     let Ok(Some((length, handles))) = wire::receive(&shared.control, &mut packet) else {
         return 0;
     };
+    let t_recv = crate::call::now_us();
+    crate::call::T.with(|t| t.borrow_mut().push(("recv", t_recv)));
     let _ = rustix::io::write(
         &shared.taken,
         &supervisor.as_raw_nonzero().get().to_ne_bytes(),
@@ -153,6 +155,7 @@ fn carry_out(
         } => Some(Program::new(program, argv, env, order.tmp.as_deref())?),
         Work::File { .. } | Work::Probe => None,
     };
+    crate::call::T.with(|t| t.borrow_mut().push(("parsed", crate::call::now_us())));
     let limits = limit(&order.limits).map_err(|error| Refusal::degraded("a limit", error))?;
     become_user(order.run_as).map_err(|error| Refusal::degraded("the uid", error))?;
     die_with(supervisor).map_err(|error| Refusal::degraded("the tie to the supervisor", error))?;
@@ -166,6 +169,7 @@ fn carry_out(
     let cgroup = observe::cgroup();
 
     let abi = Abi::from_number(order.landlock_abi);
+    crate::call::T.with(|t| t.borrow_mut().push(("before-nnp", crate::call::now_us())));
     rustix::thread::set_no_new_privs(true)
         .map_err(|error| Refusal::degraded("no_new_privs", error))?;
     landlock::restrict_self(&handles.ruleset, abi)
@@ -173,6 +177,7 @@ fn carry_out(
     seccompiler::apply_filter(&shared.filter)
         .map_err(|error| Refusal::degraded("seccomp", error))?;
 
+    crate::call::T.with(|t| t.borrow_mut().push(("walls", crate::call::now_us())));
     let expected = observe::Expected {
         run_as: order.run_as,
         abi,
@@ -182,6 +187,9 @@ fn carry_out(
     let observed = observe::Observed::look(&order.masked, &limits, cgroup);
     let layers = observe::judge(&expected, &observed)
         .map_err(|missing| Refusal::new(RunErrorKind::SandboxDegraded, missing))?;
+    let mut layers = layers;
+    crate::call::T.with(|t| t.borrow_mut().push(("selftested", crate::call::now_us())));
+    layers.push(palyra_core::Layer{name:"timing".into(), observed: format!("{:?}", crate::call::T.with(|t| t.borrow().clone()))});
     let confined = Report::Confined {
         supervisor: supervisor.as_raw_nonzero().get(),
         session: observed.session,
