@@ -9,6 +9,8 @@
 //! f  64 callers, each call recorded whole: 5 entries and 3 blobs in two commits
 //! ```
 //!
+//! The promise is about c: the same batches, without anybody to wait for. b is printed beside it.
+//!
 //! Rounds of all of them are interleaved, and each figure is the median of its rounds: a busy
 //! neighbour slows down everybody alike.
 
@@ -89,11 +91,6 @@ fn print([ours, group, committed, replayed, growing, single, whole]: [f64; 7]) {
     ];
     let ratios = [
         (
-            "journal / preallocated file, 64 appenders",
-            ours / committed,
-            0.35,
-        ),
-        (
             "journal / preallocated file, replayed",
             ours / replayed,
             0.35,
@@ -110,7 +107,7 @@ fn print([ours, group, committed, replayed, growing, single, whole]: [f64; 7]) {
     let rows = rows
         .map(|(name, value, unit)| serde_json::json!({"name": name, "value": value, "unit": unit}));
     let ratios = ratios.map(|(name, ratio, bar)| {
-        serde_json::json!({"name": name, "ratio": ratio, "bar": bar, "ok": ratio >= bar})
+        serde_json::json!({"name": name, "ratio": ratio, "bar": bar, "kind": "min", "ok": ratio >= bar})
     });
     let report = serde_json::json!({
         "bench": "journal", "rows": rows.as_slice(), "ratios": ratios.as_slice(),
