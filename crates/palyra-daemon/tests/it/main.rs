@@ -17,4 +17,5 @@ mod floods;
 mod guarantees;
 mod lifecycle;
 mod readme;
+mod scripts;
 mod tool_is_no_principal;

@@ -1,0 +1,85 @@
+//! The scripts that the README names, run as they are: `./run` twice, and `make demo`'s walk.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use palyra_testkit::{Ran, bin, eventually};
+
+fn checkout() -> PathBuf {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    own.parent().and_then(Path::parent).unwrap().to_owned()
+}
+
+/// A script of the checkout on the build that these tests belong to.
+fn script(path: &str, folder: &Path) -> Command {
+    let built = bin("palyrad");
+    let target = built.parent().and_then(Path::parent).unwrap();
+    let user_home = PathBuf::from(std::env::var_os("HOME").unwrap());
+    let or = |name: &str, usual: &str| {
+        std::env::var_os(name).map_or_else(|| user_home.join(usual), PathBuf::from)
+    };
+    let linked = folder.join(".local/bin");
+    let mut command = Command::new(checkout().join(path));
+    command
+        .env("CARGO_HOME", or("CARGO_HOME", ".cargo"))
+        .env("RUSTUP_HOME", or("RUSTUP_HOME", ".rustup"))
+        .env("CARGO_TARGET_DIR", target)
+        .env("PALYRA_PROFILE", "dev")
+        .env("HOME", folder)
+        .env(
+            "PATH",
+            format!("{}:{}", linked.display(), std::env::var("PATH").unwrap()),
+        )
+        .env("PALYRA_HOME", folder.join("home"))
+        .env("NO_COLOR", "1")
+        .current_dir(folder)
+        .stdin(Stdio::null());
+    command
+}
+
+#[test]
+fn run_starts_a_daemon_links_palyra_and_is_quick_the_second_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut running = script("run", folder.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let socket = folder.path().join("home/palyrad.sock");
+    eventually("palyrad listens", || {
+        assert!(running.try_wait().unwrap().is_none(), "./run ended");
+        std::os::unix::net::UnixStream::connect(&socket).ok()
+    });
+    let linked = folder.path().join(".local/bin/palyra");
+    let ran: Ran = Command::new(&linked)
+        .args(["exec", "--", "echo", "hello"])
+        .env("PALYRA_HOME", folder.path().join("home"))
+        .current_dir(folder.path())
+        .output()
+        .unwrap()
+        .into();
+    assert_eq!(ran.expect_code(0).stdout, "hello\n");
+    // Already running: says so, and that is no error.
+    let again = Ran::from(script("run", folder.path()).output().unwrap()).expect_code(0);
+    assert!(again.stderr.contains("already running"), "{}", again.stderr);
+    // It is palyrad itself now, in the foreground.
+    let pid = running.id().to_string();
+    assert!(Command::new("kill").arg(&pid).status().unwrap().success());
+    let ended = Ran::from(running.wait_with_output().unwrap()).expect_code(0);
+    assert!(
+        ended.stdout.contains("palyrad listens on"),
+        "{}",
+        ended.stdout
+    );
+    assert!(
+        ended.stdout.contains("try: palyra exec -- echo hello"),
+        "{}",
+        ended.stdout
+    );
+}
+
+#[test]
+fn the_demo_walks_to_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let _ = Ran::from(script("scripts/demo.sh", folder.path()).output().unwrap()).expect_code(0);
+}
