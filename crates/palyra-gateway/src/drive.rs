@@ -187,10 +187,11 @@ impl Drive {
         let wait = self.gateway.settings.approval_wait;
         let expires_at = self.gateway.clock.now().plus(wait);
         // Listen before the question is visible, so that an answer at once is not missed.
+        let digest = *self.facts.digest();
         let place = self
             .gateway
             .waiting
-            .wait(id, *self.facts.digest(), &self.shared);
+            .wait(id, expires_at, digest, &self.shared);
         self.recorder
             .request_approval(
                 id.clone(),

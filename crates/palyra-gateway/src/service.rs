@@ -301,16 +301,13 @@ impl GatewayService {
     }
 
     fn join(&self, facts: &Facts) -> Option<CallHandle> {
-        let (approval, shared) = self.0.waiting.identical(facts.digest())?;
-        let expires_at = facts.now.plus(self.0.settings.approval_wait);
-        CallHandle::joined(
-            &shared,
-            Event::ApprovalPending {
-                approval,
-                expires_at,
-                joined: true,
-            },
-        )
+        let waiting = self.0.waiting.identical(facts.digest())?;
+        let first = Event::ApprovalPending {
+            approval: waiting.approval.clone(),
+            expires_at: waiting.expires_at,
+            joined: true,
+        };
+        CallHandle::joined(&waiting.call()?, first)
     }
 }
 

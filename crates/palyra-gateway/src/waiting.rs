@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use palyra_core::{ApprovalId, CallDigest};
+use palyra_core::{ApprovalId, CallDigest, Timestamp};
 use tokio::sync::Notify;
 
 use crate::service::CallShared;
@@ -17,21 +17,35 @@ pub(crate) struct Waiting(Mutex<Inner>);
 #[derive(Default)]
 struct Inner {
     by_approval: HashMap<ApprovalId, Arc<Notify>>,
-    by_digest: HashMap<CallDigest, (ApprovalId, Weak<CallShared>)>,
+    by_digest: HashMap<CallDigest, Joinable>,
+}
+
+/// A waiting call that identical ones may join.
+#[derive(Clone)]
+pub(crate) struct Joinable {
+    pub(crate) approval: ApprovalId,
+    pub(crate) expires_at: Timestamp,
+    call: Weak<CallShared>,
+}
+
+impl Joinable {
+    /// The call, while it is still driven.
+    pub(crate) fn call(&self) -> Option<Arc<CallShared>> {
+        self.call.upgrade()
+    }
 }
 
 impl Waiting {
     /// The waiting call that does exactly this, if there is one. The digest covers the principal.
-    pub(crate) fn identical(&self, digest: &CallDigest) -> Option<(ApprovalId, Arc<CallShared>)> {
-        let inner = self.lock();
-        let (approval, call) = inner.by_digest.get(digest)?;
-        Some((approval.clone(), call.upgrade()?))
+    pub(crate) fn identical(&self, digest: &CallDigest) -> Option<Joinable> {
+        self.lock().by_digest.get(digest).cloned()
     }
 
     /// Starts waiting; ends when the returned place is dropped.
     pub(crate) fn wait(
         self: &Arc<Self>,
         approval: &ApprovalId,
+        expires_at: Timestamp,
         digest: CallDigest,
         call: &Arc<CallShared>,
     ) -> Place {
@@ -40,9 +54,13 @@ impl Waiting {
         inner
             .by_approval
             .insert(approval.clone(), Arc::clone(&heard));
-        inner
-            .by_digest
-            .insert(digest, (approval.clone(), Arc::downgrade(call)));
+        let call = Arc::downgrade(call);
+        let joinable = Joinable {
+            approval: approval.clone(),
+            expires_at,
+            call,
+        };
+        inner.by_digest.insert(digest, joinable);
         Place {
             waiting: Arc::clone(self),
             approval: approval.clone(),
@@ -82,6 +100,13 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut inner = self.waiting.lock();
         inner.by_approval.remove(&self.approval);
-        inner.by_digest.remove(&self.digest);
+        // Two identical calls can ask at the same instant: the later one's place is not ours.
+        if inner
+            .by_digest
+            .get(&self.digest)
+            .is_some_and(|own| own.approval == self.approval)
+        {
+            inner.by_digest.remove(&self.digest);
+        }
     }
 }

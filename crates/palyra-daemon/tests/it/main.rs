@@ -3,7 +3,6 @@
 #![expect(
     clippy::disallowed_methods,
     clippy::indexing_slicing,
-    clippy::panic,
     clippy::unwrap_used,
     reason = "tests start programs; nothing of this ships"
 )]

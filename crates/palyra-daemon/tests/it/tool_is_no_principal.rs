@@ -142,7 +142,7 @@ fn the_door_recognises_a_process_of_a_call() {
     };
     let mut running = daemon.palyra_in_background(&["exec", "--", "sleep", "60"]);
     let call = palyra_testkit::eventually("the call has a cgroup", || {
-        let mut groups = std::fs::read_dir(cgroup).ok()?.flatten();
+        let groups = std::fs::read_dir(cgroup).ok()?.flatten();
         groups.map(|group| group.path()).find(|path| {
             let members = std::fs::read_to_string(path.join("cgroup.procs"));
             members.is_ok_and(|members| !members.trim().is_empty())
