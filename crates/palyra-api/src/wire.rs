@@ -44,7 +44,7 @@ pub struct Status {
     pub started_at: String,
     /// Who you are to it, such as `user:owner` or `agent:claude`.
     pub principal: String,
-    /// Whether person actions demand presence; `off` until the approvals issue.
+    /// Whether person actions demand presence; always `off` in this version.
     pub presence: String,
     /// The policy set in force.
     pub policy_version: String,

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_codes_of_the_issue() {
+    fn the_codes_are_the_documented_ones() {
         let general = |meaning: Meaning| meaning.row().general;
         let exec = |meaning: Meaning| meaning.row().exec;
         assert_eq!(

@@ -51,8 +51,8 @@ fn is_terminal() -> bool {
     std::io::IsTerminal::is_terminal(&std::io::stderr())
 }
 
-/// What the daemon says when it cannot start or breaks.
+/// What the daemon says when it cannot start or breaks. Not a log line: logging may not have
+/// begun, and a terminal would show it twice.
 pub fn last_words(error: &anyhow::Error) {
-    tracing::error!("{error:#}");
     let _ = writeln!(std::io::stderr(), "palyrad: {error:#}");
 }

@@ -448,7 +448,8 @@ impl GatewayService {
         query: &ListQuery,
         mut pick: impl FnMut(&Row) -> Result<Option<T>, Refusal>,
     ) -> Result<Vec<T>, Refusal> {
-        let limit = query.limit.clamp(1, MOST_ROWS);
+        // One more than a page, so that its reader knows whether another follows.
+        let limit = query.limit.clamp(1, MOST_ROWS + 1);
         let mut picked = Vec::new();
         let mut before = query.before.clone();
         loop {

@@ -10,7 +10,7 @@ use palyra_gateway::records::{ApprovalView, ListQuery};
 use serde::Deserialize;
 
 use super::calls::typed_body;
-use super::{App, Who, reading};
+use super::{App, Who, page, page_size, reading};
 use crate::problem::Refused;
 
 /// Which approvals.
@@ -33,25 +33,19 @@ pub(crate) async fn list(
     Query(which): Query<Which>,
 ) -> Result<Json<Page<Approval>>, Refused> {
     let state = which.state.unwrap_or_else(|| "pending".to_owned());
+    let size = page_size(which.limit);
     let query = ListQuery {
         state: Some(state).filter(|state| state != "all"),
         agent: None,
         before: which.before,
-        limit: which.limit.unwrap_or(50),
+        limit: size + 1,
     };
     let gateway = app.gateway.clone();
-    let (limit, found) = reading(move || {
-        gateway
-            .approvals(&caller, &query)
-            .map(|found| (query.limit, found))
-    })
-    .await?;
-    let items: Vec<Approval> = found.into_iter().map(on_the_wire).collect();
-    let next = items
-        .last()
-        .filter(|_| items.len() >= limit)
-        .map(|last| last.approval_id.clone());
-    Ok(Json(Page { items, next }))
+    let found = reading(move || gateway.approvals(&caller, &query)).await?;
+    let items = found.into_iter().map(on_the_wire).collect();
+    Ok(Json(page(items, size, |approval: &Approval| {
+        approval.approval_id.clone()
+    })))
 }
 
 #[utoipa::path(get, path = "/api/v1/approvals/{id}", operation_id = "show_approval", params(("id" = String, Path,)), responses((status = 200, body = Approval), (status = "4XX", body = ErrorBody)))]

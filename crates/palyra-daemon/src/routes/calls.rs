@@ -26,7 +26,7 @@ use palyra_gateway::{CallHandle, CallReport, Conclusion, Event, ProposedCall};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::{App, Who, journal, reading};
+use super::{App, Who, journal, page, page_size, reading};
 use crate::problem::Refused;
 
 /// No request of ours is larger; the tools' own caps are smaller.
@@ -94,21 +94,19 @@ pub(crate) async fn list(
             next_step,
         )
     })?;
-    let limit = which.limit.unwrap_or(50);
+    let size = page_size(which.limit);
     let query = ListQuery {
         state: which.state,
         agent,
         before: which.before,
-        limit,
+        limit: size + 1,
     };
     let gateway = app.gateway.clone();
     let rows = reading(move || gateway.calls(&caller, &query)).await?;
-    let items: Vec<CallSummary> = rows.iter().map(summary).collect();
-    let next = items
-        .last()
-        .filter(|_| items.len() >= limit)
-        .map(|last| last.call_id.clone());
-    Ok(Json(Page { items, next }))
+    let items = rows.iter().map(summary).collect();
+    Ok(Json(page(items, size, |call: &CallSummary| {
+        call.call_id.clone()
+    })))
 }
 
 #[utoipa::path(get, path = "/api/v1/calls/{id}", operation_id = "show_call", params(("id" = String, Path,)), responses((status = 200, body = CallDetail), (status = "4XX", body = ErrorBody)))]

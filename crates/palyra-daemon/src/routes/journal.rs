@@ -6,7 +6,7 @@ use palyra_api::wire::{ErrorBody, JournalEntry, Page};
 use palyra_core::entry::Recorded;
 use serde::Deserialize;
 
-use super::{App, Who, reading};
+use super::{App, Who, page_size, reading};
 use crate::problem::Refused;
 
 /// Which entries.
@@ -28,7 +28,7 @@ pub(crate) async fn read(
     Query(which): Query<Which>,
 ) -> Result<Json<Page<JournalEntry>>, Refused> {
     let gateway = app.gateway.clone();
-    let limit = which.limit.unwrap_or(50);
+    let limit = page_size(which.limit);
     let entries = reading(move || gateway.journal(&caller, which.after, limit)).await?;
     let items: Vec<JournalEntry> = entries.into_iter().map(on_the_wire).collect();
     let next = items.last().map(|last| last.seq.to_string());

@@ -13,7 +13,7 @@ use axum::Router;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::routing::{get, post};
-use palyra_api::wire::AS_HEADER;
+use palyra_api::wire::{AS_HEADER, Page};
 use palyra_core::Timestamp;
 use palyra_gateway::error::RefusalKind;
 use palyra_gateway::{Caller, GatewayService};
@@ -125,6 +125,24 @@ fn no_route() -> Refused {
 fn wrong_method() -> Refused {
     let (message, next_step) = ("this path takes other methods", "see `GET /openapi.json`");
     Refused::new(RefusalKind::Invalid, "wrong_method", message, next_step)
+}
+
+/// How many rows a list gives when nobody says, and at most.
+const USUAL_PAGE: usize = 50;
+const LARGEST_PAGE: usize = 1_000;
+
+/// How many items the reader wants.
+pub(crate) fn page_size(asked: Option<usize>) -> usize {
+    asked.unwrap_or(USUAL_PAGE).clamp(1, LARGEST_PAGE)
+}
+
+/// A page of `size` from items that were read with one to spare: the spare one says that another
+/// page follows.
+pub(crate) fn page<T>(mut items: Vec<T>, size: usize, key: impl Fn(&T) -> String) -> Page<T> {
+    let more = items.len() > size;
+    items.truncate(size);
+    let next = items.last().filter(|_| more).map(key);
+    Page { items, next }
 }
 
 /// Reads SQLite without holding up the other requests of this thread.
