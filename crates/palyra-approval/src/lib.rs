@@ -20,11 +20,11 @@ mod fold;
 mod outcome;
 mod prompt;
 mod record;
-pub mod render;
 mod transition;
 
 pub use fold::ApprovalsFold;
 pub use outcome::{GRANT_LIFETIME, apply_tool_approval_outcome, grant};
+pub use palyra_core::render;
 pub use prompt::ApprovalPromptRecord;
 pub use record::{ApprovalRecord, ApprovalState, PendingToolApproval};
 pub use transition::{

@@ -18,6 +18,7 @@ pub mod id;
 pub mod json;
 pub mod plan;
 pub mod principal;
+pub mod render;
 pub mod time;
 pub mod tool;
 

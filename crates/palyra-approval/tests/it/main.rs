@@ -5,4 +5,3 @@
 mod fixture;
 mod lifecycle;
 mod property;
-mod rendering;
