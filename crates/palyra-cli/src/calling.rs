@@ -180,9 +180,10 @@ pub fn quoted(argv: &[String]) -> String {
     let plain = |letter: char| letter.is_alphanumeric() || "_-./:=@%+,".contains(letter);
     let word = |word: &String| match !word.is_empty() && word.chars().all(plain) {
         true => word.clone(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
+        // Not by a backslash: it would be shown doubled.
+        false => format!("'{}'", word.replace('\'', "'\"'\"'")),
     };
-    safe::line(&argv.iter().map(word).collect::<Vec<_>>().join(" ")).into_owned()
+    safe::line(&argv.iter().map(word).collect::<Vec<_>>().join(" "))
 }
 
 fn garbled(error: base64::DecodeError) -> Failure {
@@ -200,7 +201,7 @@ mod tests {
         assert_eq!(shown(&["git", "log", "--format=%H"]), "git log --format=%H");
         assert_eq!(
             shown(&["sh", "-c", "echo 'a' $b", ""]),
-            r"sh -c 'echo '\''a'\'' $b' ''"
+            "sh -c 'echo '\"'\"'a'\"'\"' $b' ''"
         );
         assert_eq!(shown(&["a\u{1b}[2Kb\n"]), r"'a\u{1b}[2Kb\n'");
     }

@@ -159,7 +159,7 @@ impl Output {
     /// A sentence and its hint, on standard error.
     pub fn complain(&self, message: &str, hint: &str) {
         let mut to = anstream::stderr().lock();
-        let (message, hint) = (safe::line(message), safe::line(hint));
+        let (message, hint) = (safe::once(message), safe::once(hint));
         let _ = writeln!(to, "{BAD}palyra:{BAD:#} {message}");
         if !hint.is_empty() {
             let _ = writeln!(to, "  {COMMAND}hint:{COMMAND:#} {hint}");

@@ -1,50 +1,19 @@
 //! Text from elsewhere, made harmless to a terminal.
 //!
 //! An agent chooses its arguments and a denier their reason. Printed as they are, escape sequences
-//! could repaint the line a person is about to approve, and bidirectional marks could reorder it.
-//! So everything that is not plainly visible is shown as `\u{…}`.
+//! could repaint the line a person is about to approve, bidirectional marks could reorder it, and
+//! three hundred spaces could push its end out of sight. The work is done by
+//! [`palyra_core::render`], as in the daemon; here is what only a terminal's side needs.
 
-use std::borrow::Cow;
+use palyra_core::render;
+pub use palyra_core::render::{line, once};
 
-/// One line of text: every control, format and line-breaking character becomes an escape.
-#[must_use]
-pub fn line(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_hidden) {
-        return Cow::Borrowed(text);
-    }
-    let mut shown = String::with_capacity(text.len() + 8);
-    for letter in text.chars() {
-        match letter {
-            '\n' => shown.push_str("\\n"),
-            '\r' => shown.push_str("\\r"),
-            '\t' => shown.push_str("\\t"),
-            hidden if is_hidden(hidden) => shown.extend(hidden.escape_unicode()),
-            visible => shown.push(visible),
-        }
-    }
-    Cow::Owned(shown)
-}
+/// How wide a line of a longer text, or a string inside JSON, is shown at most.
+pub const WIDTH: usize = 2_000;
 
-/// Several lines of text: line breaks and tabs stay, the rest as [`line()`].
+/// Several lines of text, each made visible; a very long one loses its middle.
 pub fn lines(text: &str) -> impl Iterator<Item = String> + '_ {
-    text.lines()
-        .map(|one| one.split('\t').map(line).collect::<Vec<_>>().join("\t"))
-}
-
-/// Whether a terminal would do something else than show it.
-#[must_use]
-pub fn is_hidden(letter: char) -> bool {
-    letter.is_control()
-        || matches!(letter,
-            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}'
-            | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}'
-            | '\u{200b}'..='\u{200f}'
-            | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}'
-            | '\u{fff9}'..='\u{fffb}'
-            | '\u{1bca0}'..='\u{1bca3}'
-            | '\u{1d173}'..='\u{1d17a}'
-            | '\u{e0000}'..='\u{e0fff}')
+    text.lines().map(|line| render::shown(line, WIDTH).text)
 }
 
 /// JSON whose strings spell hidden characters as `\uXXXX`: the same document, safe to look at.
@@ -56,17 +25,13 @@ impl<F: serde_json::ser::Formatter> serde_json::ser::Formatter for Formatter<F> 
         to: &mut W,
         fragment: &str,
     ) -> std::io::Result<()> {
-        if !fragment.contains(is_hidden) {
-            return to.write_all(fragment.as_bytes());
-        }
         for letter in fragment.chars() {
-            let mut units = [0; 2];
-            if is_hidden(letter) {
-                for unit in letter.encode_utf16(&mut units) {
-                    write!(to, "\\u{unit:04x}")?;
-                }
-            } else {
+            if render::prints_as_itself(letter) {
                 write!(to, "{letter}")?;
+                continue;
+            }
+            for unit in letter.encode_utf16(&mut [0; 2]) {
+                write!(to, "\\u{unit:04x}")?;
             }
         }
         Ok(())
@@ -119,45 +84,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_text_is_left_alone() {
-        for plain in ["git push", "grüße 世界 🎉", r"C:\temp", ""] {
-            assert!(matches!(line(plain), Cow::Borrowed(same) if same == plain));
-        }
-    }
-
-    #[test]
-    fn what_a_terminal_would_obey_is_spelled_out() {
-        for (hostile, shown) in [
-            ("\u{1b}[2Kls", r"\u{1b}[2Kls"),
-            ("a\nb\r\tc", r"a\nb\r\tc"),
-            ("\u{9b}31m", r"\u{9b}31m"),
-            ("rm\u{202e}txt", r"rm\u{202e}txt"),
-            ("a\u{200b}b\u{2066}c", r"a\u{200b}b\u{2066}c"),
-            ("\u{7}\u{8}\u{7f}", r"\u{7}\u{8}\u{7f}"),
-            ("tag\u{e0041}", r"tag\u{e0041}"),
-        ] {
-            assert_eq!(line(hostile), shown);
-        }
-    }
-
-    #[test]
-    fn line_breaks_survive_in_lines_only() {
-        let shown: Vec<_> = lines("one\ttwo\n\u{1b}three\r\n").collect();
-        assert_eq!(shown, ["one\ttwo", r"\u{1b}three"]);
+    fn lines_stay_apart_and_each_is_made_visible() {
+        let hostile = format!("one\ttwo\n\u{1b}three\r\nls{}rm\n", " ".repeat(300));
+        let shown: Vec<_> = lines(&hostile).collect();
+        assert_eq!(shown, [r"one\ttwo", r"\u{1b}three", r"ls\{300 spaces}rm"]);
+        let long = lines(&"x".repeat(9_000)).next().unwrap();
+        assert!(long.contains(r"x\{7000 bytes not shown, sha256:"), "{long}");
     }
 
     #[test]
     fn json_means_the_same() {
-        let value = serde_json::json!({"k\u{202e}": ["\u{1b}[0m\u{9b}\u{e0041}\"\\é", 1, {}]});
+        let value = serde_json::json!({"k\u{202e}": ["\u{1b}[0m\u{9b}\u{e0041}\"\\é e\u{301}\u{a0}\u{fe0f}", 1, {}]});
         let mut bytes = Vec::new();
         let formatter = Formatter(serde_json::ser::CompactFormatter);
         let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, formatter);
         value.serialize(&mut serializer).unwrap();
         let text = String::from_utf8(bytes).unwrap();
-        assert!(!text.contains(is_hidden), "{text}");
+        assert!(text.chars().all(render::prints_as_itself), "{text}");
         assert_eq!(
             text,
-            r#"{"k\u202e":["\u001b[0m\u009b\udb40\udc41\"\\é",1,{}]}"#
+            r#"{"k\u202e":["\u001b[0m\u009b\udb40\udc41\"\\é e\u0301\u00a0\ufe0f",1,{}]}"#
         );
         assert_eq!(
             serde_json::from_str::<serde_json::Value>(&text).unwrap(),

@@ -1,8 +1,10 @@
 //! Tables and lists of facts, aligned by how wide text looks rather than how many bytes it has.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use anstyle::Style;
+use palyra_core::render;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::output::{DIM, PLAIN};
@@ -30,8 +32,34 @@ impl Cell {
     /// Text in a style.
     #[must_use]
     pub fn styled(text: impl AsRef<str>, style: Style) -> Self {
-        let text = safe::line(text.as_ref()).into_owned();
+        let text = safe::line(text.as_ref());
         Self { text, style }
+    }
+
+    /// Text that went through [`crate::safe`] already: its backslashes and indentation stay.
+    #[must_use]
+    pub fn rendered(text: impl AsRef<str>) -> Self {
+        // What should not be there is spelled out all the same.
+        let spelled = |letter: char| match render::prints_as_itself(letter) {
+            true => letter.to_string(),
+            false => letter.escape_unicode().to_string(),
+        };
+        let text = text.as_ref().chars().map(spelled).collect();
+        Self { text, style: PLAIN }
+    }
+
+    /// The same text in this style.
+    #[must_use]
+    pub const fn in_style(mut self, style: Style) -> Self {
+        self.style = style;
+        self
+    }
+
+    /// JSON for people, a cell a line.
+    #[must_use]
+    pub fn json(value: &serde_json::Value) -> Vec<Self> {
+        let shown = render::json(value, safe::WIDTH);
+        shown.text.lines().map(Self::rendered).collect()
     }
 
     fn width(&self) -> usize {
@@ -39,12 +67,41 @@ impl Cell {
     }
 }
 
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        Self::new(text)
+    }
+}
+
+impl From<&String> for Cell {
+    fn from(text: &String) -> Self {
+        Self::new(text)
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Self::new(text)
+    }
+}
+
+/// How a column may be cut when the terminal is narrow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cut {
+    /// Not at all.
+    Never,
+    /// Its end gives way.
+    End,
+    /// Its middle gives way, counted.
+    Middle,
+}
+
 /// One column.
 #[derive(Debug, Clone, Copy)]
 pub struct Column {
     head: &'static str,
     right: bool,
-    flexible: bool,
+    cut: Cut,
 }
 
 impl Column {
@@ -54,7 +111,7 @@ impl Column {
         Self {
             head,
             right: false,
-            flexible: false,
+            cut: Cut::Never,
         }
     }
 
@@ -64,7 +121,7 @@ impl Column {
         Self {
             head,
             right: true,
-            flexible: false,
+            cut: Cut::Never,
         }
     }
 
@@ -74,7 +131,17 @@ impl Column {
         Self {
             head,
             right: false,
-            flexible: true,
+            cut: Cut::End,
+        }
+    }
+
+    /// Text that somebody decides by: whoever wrote it cannot push its end out of sight.
+    #[must_use]
+    pub const fn decisive(head: &'static str) -> Self {
+        Self {
+            head,
+            right: false,
+            cut: Cut::Middle,
         }
     }
 }
@@ -122,7 +189,7 @@ impl Table {
         for (position, ((cell, column), width)) in
             row.iter().zip(&self.columns).zip(widths).enumerate()
         {
-            let shown = cut(&cell.text, *width);
+            let shown = column.cut(&cell.text, *width);
             let padding = " ".repeat(width.saturating_sub(shown.width()));
             // An empty cell has no colour, or the end of the line would not be the end of the text.
             let style = if shown.is_empty() { PLAIN } else { cell.style };
@@ -156,7 +223,7 @@ impl Table {
             .iter_mut()
             .zip(&self.columns)
             .rev()
-            .filter(|(_, c)| c.flexible)
+            .filter(|(_, column)| column.cut != Cut::Never)
         {
             let given = over.min(width.saturating_sub(NARROWEST));
             *width -= given;
@@ -173,8 +240,8 @@ pub struct Facts(Vec<(&'static str, Vec<Cell>)>);
 impl Facts {
     /// Adds a fact.
     #[must_use]
-    pub fn with(mut self, name: &'static str, value: impl AsRef<str>) -> Self {
-        self.push(name, Cell::new(value));
+    pub fn with(mut self, name: &'static str, value: impl Into<Cell>) -> Self {
+        self.push(name, value.into());
         self
     }
 
@@ -187,7 +254,7 @@ impl Facts {
 
     /// Adds a fact that may be missing.
     #[must_use]
-    pub fn maybe(self, name: &'static str, value: Option<impl AsRef<str>>) -> Self {
+    pub fn maybe(self, name: &'static str, value: Option<impl Into<Cell>>) -> Self {
         match value {
             Some(value) => self.with(name, value),
             None => self,
@@ -223,22 +290,48 @@ impl Facts {
     }
 }
 
-/// As much of `text` as fits, with `…` where it was cut.
-fn cut(text: &str, width: usize) -> std::borrow::Cow<'_, str> {
-    if text.width() <= width {
-        return text.into();
-    }
-    let mut kept = String::new();
-    let mut used = 1;
-    for letter in text.chars() {
-        used += letter.width().unwrap_or(0);
-        if used > width {
-            break;
+impl Column {
+    /// As much of `text` as fits.
+    fn cut<'a>(&self, text: &'a str, width: usize) -> Cow<'a, str> {
+        match self.cut {
+            _ if text.width() <= width => text.into(),
+            Cut::Never => text.into(),
+            Cut::End => format!("{}…", head(text, width.saturating_sub(1))).into(),
+            Cut::Middle => both_ends(text, width).into(),
         }
-        kept.push(letter);
     }
-    kept.push('…');
-    kept.into()
+}
+
+/// The start and the end, and between them how many characters are missing. Backslashes were
+/// doubled before, so no text can spell this mark.
+fn both_ends(text: &str, width: usize) -> String {
+    let mark = |missing: usize| format!("\\{{{missing} more}}");
+    let room = width.saturating_sub(mark(text.chars().count()).len());
+    let head = head(text, room.div_ceil(2));
+    let tail = tail(text, room / 2);
+    let kept = head.chars().count() + tail.chars().count();
+    format!("{head}{}{tail}", mark(text.chars().count() - kept))
+}
+
+fn head(text: &str, width: usize) -> &str {
+    let end = fitting(text.chars(), width);
+    text.get(..end).unwrap_or_default()
+}
+
+fn tail(text: &str, width: usize) -> &str {
+    let length = fitting(text.chars().rev(), width);
+    text.get(text.len() - length..).unwrap_or_default()
+}
+
+/// How many bytes of these letters fit.
+fn fitting(letters: impl Iterator<Item = char>, width: usize) -> usize {
+    let mut room = width;
+    let fits = letters.take_while(|letter| {
+        let left = room.checked_sub(letter.width().unwrap_or(0));
+        room = left.unwrap_or(0);
+        left.is_some()
+    });
+    fits.map(char::len_utf8).sum()
 }
 
 #[cfg(test)]
@@ -281,6 +374,30 @@ a        7  something rather long to say here
         assert!(text.lines().all(|line| line.width() <= 32), "{text}");
         // Never to nothing: then it wraps instead.
         assert!(plain(&sample().render(Some(10))).contains("something rathe…"));
+    }
+
+    #[test]
+    fn nobody_pushes_the_end_of_a_question_out_of_sight() {
+        let mut table = Table::new([Column::left("WHO"), Column::decisive("WHAT")]);
+        let padded = format!("ls {}; rm -rf ~", "x".repeat(300));
+        table.row([Cell::new("agent:x"), Cell::new(&padded)]);
+        let text = plain(&table.render(Some(49)));
+        assert!(
+            text.contains("agent:x  ls xxxxxxxxxxxx\\{284 more}xxxx; rm -rf ~\n"),
+            "{text}"
+        );
+        let spaces = format!("ls{}rm", " ".repeat(300));
+        assert_eq!(Cell::new(spaces).text, r"ls\{300 spaces}rm");
+    }
+
+    #[test]
+    fn rendered_text_is_not_rendered_again() {
+        let indented = r"            \u{202e}";
+        assert_eq!(Cell::rendered(indented).text, indented);
+        assert_eq!(Cell::rendered("a\u{1b}\u{a0}").text, r"a\u{1b}\u{a0}");
+        let nested = serde_json::json!({"a": {"b": {"c": {"d": {"e": "\u{202e}"}}}}});
+        let last = Cell::json(&nested).into_iter().nth(5).unwrap().text;
+        assert_eq!(last, r#"          "e": "\u{202e}""#);
     }
 
     #[test]

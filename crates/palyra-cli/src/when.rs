@@ -1,4 +1,4 @@
-//! Instants and spans as a person reads them.
+//! Instants and spans as a person reads them, harmless to a terminal whatever the daemon sent.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::safe;
 pub fn age(at: &str, now: Timestamp) -> String {
     match at.parse::<Timestamp>() {
         Ok(at) => brief(now.since(at)),
-        Err(_) => safe::line(at).into_owned(),
+        Err(_) => safe::line(at),
     }
 }
 
@@ -19,7 +19,7 @@ pub fn age(at: &str, now: Timestamp) -> String {
 #[must_use]
 pub fn instant(at: &str, now: Timestamp) -> String {
     let Ok(instant) = at.parse::<Timestamp>() else {
-        return safe::line(at).into_owned();
+        return safe::line(at);
     };
     let distance = if instant > now {
         format!("in {}", span(instant.since(now)))
@@ -38,7 +38,7 @@ pub fn left(until: &str, now: Timestamp) -> String {
     match until.parse::<Timestamp>() {
         Ok(until) if until > now => span(until.since(now)),
         Ok(_) => "over".to_owned(),
-        Err(_) => safe::line(until).into_owned(),
+        Err(_) => safe::line(until),
     }
 }
 

@@ -77,7 +77,7 @@ fn list(page: &Page<Agent>, output: &Output) -> String {
         table.row([
             Cell::new(&agent.name),
             Cell::new(&agent.user),
-            Cell::new(when::age(&agent.registered_at, now)),
+            Cell::rendered(when::age(&agent.registered_at, now)),
             Cell::new(&agent.workspace),
         ]);
     }
@@ -91,7 +91,7 @@ fn render(agent: &Agent) -> String {
         .with("workspace", &agent.workspace)
         .with(
             "registered",
-            when::instant(&agent.registered_at, SystemClock.now()),
+            Cell::rendered(when::instant(&agent.registered_at, SystemClock.now())),
         )
         .render()
 }

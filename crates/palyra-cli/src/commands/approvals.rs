@@ -9,7 +9,7 @@ use crate::args::{ApprovalsAction, DecisionArg};
 use crate::calling::quoted;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::{BAD, DIM, GOOD, Output, PLAIN, WAITING, pretty};
+use crate::output::{BAD, DIM, GOOD, Output, PLAIN, WAITING};
 use crate::session::{Session, in_time};
 use crate::table::{Cell, Column, Facts, Table};
 use crate::{safe, when};
@@ -72,7 +72,7 @@ fn decided(approval: &Approval) -> String {
         "{style}{}{style:#} {}: {}\n",
         safe::line(&approval.state),
         safe::line(&approval.approval_id),
-        safe::line(&what(approval))
+        what(approval)
     )
 }
 
@@ -86,7 +86,7 @@ fn what(approval: &Approval) -> String {
     let words = argv.and_then(|argv| serde_json::from_value::<Vec<String>>(argv.clone()).ok());
     match words {
         Some(words) if approval.tool == PROCESS_RUN => quoted(&words),
-        Some(_) | None => approval.summary.clone(),
+        Some(_) | None => safe::once(&approval.summary).into_owned(),
     }
 }
 
@@ -104,19 +104,19 @@ fn list(page: &Page<Approval>, all: bool, output: &Output, now: Timestamp) -> St
         Column::right("AGE"),
         time,
         Column::left("WHO"),
-        Column::flexible("WHAT"),
+        Column::decisive("WHAT"),
     ]);
     for approval in &page.items {
         let state = match all {
             true => Cell::styled(&approval.state, state_style(&approval.state)),
-            false => Cell::styled(when::left(&approval.expires_at, now), WAITING),
+            false => Cell::rendered(when::left(&approval.expires_at, now)).in_style(WAITING),
         };
         table.row([
             Cell::new(&approval.approval_id),
-            Cell::new(when::age(&approval.requested_at, now)),
+            Cell::rendered(when::age(&approval.requested_at, now)),
             state,
             Cell::new(&approval.principal),
-            Cell::new(what(approval)),
+            Cell::rendered(what(approval)),
         ]);
     }
     output.table(&table)
@@ -143,9 +143,9 @@ fn tell_more(page: &Page<Approval>, all: bool, output: &Output) {
 
 fn render(approval: &Approval) -> String {
     let now = SystemClock.now();
-    let instant = |at: &String| when::instant(at, now);
+    let instant = |at: &String| Cell::rendered(when::instant(at, now));
     let arguments = match &approval.arguments {
-        Some(arguments) => pretty(arguments).lines().map(Cell::new).collect(),
+        Some(arguments) => Cell::json(arguments),
         None => vec![Cell::styled("no longer kept", DIM)],
     };
     Facts::default()
@@ -153,7 +153,7 @@ fn render(approval: &Approval) -> String {
         .styled("state", &approval.state, state_style(&approval.state))
         .with("who", &approval.principal)
         .with("tool", &approval.tool)
-        .with("what", what(approval))
+        .with("what", Cell::rendered(what(approval)))
         .with("call", &approval.call_id)
         .with("asked", instant(&approval.requested_at))
         .with("expires", instant(&approval.expires_at))
@@ -178,26 +178,23 @@ mod tests {
     use super::*;
 
     fn approval() -> Approval {
-        Approval {
-            approval_id: "appr_x".to_owned(),
-            state: "pending".to_owned(),
-            call_id: "call_x".to_owned(),
-            tool: "palyra.process.run".to_owned(),
-            principal: "agent:claude".to_owned(),
-            requested_at: "2026-11-15T09:00:00Z".to_owned(),
-            expires_at: "2026-11-15T09:10:00Z".to_owned(),
-            decided_by: None,
-            decided_at: None,
-            reason: Some("no\u{1b}[2J\u{202e}".to_owned()),
-            summary: "ls\r\u{1b}[1A".to_owned(),
-            arguments: Some(serde_json::json!({"argv": ["ls", "\u{202e}txt", "\u{9b}1m"]})),
-        }
+        let wire = serde_json::json!({
+            "approval_id": "appr_x", "state": "pending", "call_id": "call_x",
+            "tool": "palyra.process.run", "principal": "agent:claude",
+            "requested_at": "2026-11-15T09:00:00Z", "expires_at": "2026-11-15T09:10:00Z",
+            "reason": "no\u{1b}[2J\u{202e}", "summary": "ls\r\u{1b}[1A",
+            "arguments": {"argv": ["ls", "\u{202e}txt", "\u{9b}1m"]}, "effects": []
+        });
+        serde_json::from_value(wire).unwrap()
     }
 
     fn shown(text: &str) -> String {
         let plain = anstream::adapter::strip_str(text).to_string();
         assert!(
-            !plain.chars().any(|c| c != '\n' && safe::is_hidden(c)),
+            plain
+                .lines()
+                .flat_map(str::chars)
+                .all(palyra_core::render::prints_as_itself),
             "{plain:?}"
         );
         plain
@@ -212,7 +209,7 @@ mod tests {
             ..approval()
         };
         assert!(shown(&render(&other)).contains(r"ls\r\u{1b}[1A"));
-        assert!(text.contains(r#""\u202etxt""#), "{text}");
+        assert!(text.contains(r#""\u{202e}txt""#), "{text}");
         assert!(shown(&decided(&approval())).starts_with("pending appr_x: ls"));
     }
 

@@ -6,15 +6,14 @@
 
 use std::io::Read;
 
-use palyra_core::CanonicalJson;
 use palyra_core::json::NotCanonical;
+use palyra_core::{CanonicalJson, render};
 
 use crate::args::Call;
 use crate::calling::{By, Calling};
 use crate::exit::{Exit, Meaning};
 use crate::failure::Failure;
 use crate::place;
-use crate::safe;
 use crate::session::Session;
 use crate::values::JsonArg;
 
@@ -101,10 +100,7 @@ fn limited(name: &str, source: std::io::Result<impl Read>) -> Result<Vec<u8>, Fa
 
 /// The arguments as far as they fit on a line.
 fn shortened(text: &[u8]) -> String {
-    let text = String::from_utf8_lossy(text);
-    let shown: String = text.chars().take(160).collect();
-    let more = if shown.len() < text.len() { "…" } else { "" };
-    format!("{}{more}", safe::line(&shown))
+    render::shown(&String::from_utf8_lossy(text), 160).text
 }
 
 #[cfg(test)]
@@ -162,6 +158,8 @@ mod tests {
     #[test]
     fn a_long_question_is_shortened() {
         assert_eq!(shortened(b"{}\n"), "{}\\n");
-        assert_eq!(shortened(&[b'a'; 200]).chars().count(), 161);
+        assert_eq!(shortened(&[b' '; 200]), "\\{200 spaces}");
+        let long = shortened(&[b'a'; 200]);
+        assert!(long.contains(r"a\{40 bytes not shown, sha256:"), "{long}");
     }
 }

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use palyra_api::wire::{CallDetail, CallSummary, Page};
-use palyra_core::{Clock, SystemClock, Timestamp};
+use palyra_core::{Clock, SystemClock, Timestamp, render};
 use serde_json::Value;
 
 use super::journal;
 use crate::args::{CallsAction, StateArg};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::{BAD, DIM, GOOD, Output, PLAIN, WAITING, pretty};
+use crate::output::{BAD, DIM, GOOD, Output, PLAIN, WAITING};
 use crate::session::Session;
 use crate::table::{Cell, Column, Facts, Table};
 use crate::{safe, when};
@@ -68,7 +68,7 @@ fn list(page: &Page<CallSummary>, output: &Output, now: Timestamp) -> String {
             .map_or_else(String::new, |code| code.to_string());
         table.row([
             Cell::new(&call.call_id),
-            Cell::new(when::age(&call.proposed_at, now)),
+            Cell::rendered(when::age(&call.proposed_at, now)),
             Cell::new(&call.principal),
             Cell::new(&call.tool),
             Cell::styled(&call.state, state_style(&call.state)),
@@ -111,7 +111,7 @@ fn render(call: &CallDetail, output: &Output) -> String {
         .with("tool", &summary.tool)
         .with(
             "proposed",
-            when::instant(&summary.proposed_at, SystemClock.now()),
+            Cell::rendered(when::instant(&summary.proposed_at, SystemClock.now())),
         )
         .maybe("took", took(summary))
         .maybe("approval", summary.approval_id.as_ref())
@@ -134,7 +134,7 @@ fn took(call: &CallSummary) -> Option<String> {
 
 fn json_lines(value: Option<&Value>) -> Vec<Cell> {
     match value {
-        Some(value) => pretty(value).lines().map(Cell::new).collect(),
+        Some(value) => Cell::json(value),
         None => vec![Cell::styled("no longer kept", DIM)],
     }
 }
@@ -158,15 +158,16 @@ fn member_lines(name: &str, value: &Value) -> Vec<Cell> {
         Value::String(text) if text.is_empty() => Vec::new(),
         Value::String(text) if text.contains('\n') => {
             let head = Cell::styled(format!("{name}:"), DIM);
-            let lines = safe::lines(text).map(|line| Cell::new(format!("  {line}")));
+            let lines = safe::lines(text).map(|line| Cell::rendered(format!("  {line}")));
             std::iter::once(head).chain(lines).collect()
         }
-        Value::String(text) => vec![Cell::new(format!("{name}: {text}"))],
+        Value::String(text) => safe::lines(text)
+            .map(|line| Cell::rendered(format!("{}: {line}", safe::line(name))))
+            .collect(),
         Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-            format!("{name}: {}", pretty(value))
-                .lines()
-                .map(Cell::new)
-                .collect()
+            let text = render::json(value, safe::WIDTH).text;
+            let text = format!("{}: {text}", safe::line(name));
+            text.lines().map(Cell::rendered).collect()
         }
     }
 }

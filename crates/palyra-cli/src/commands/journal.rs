@@ -76,7 +76,7 @@ fn print_line(entry: &JournalEntry, output: &Output) -> Result<(), Failure> {
         safe::line(&entry.at),
         safe::line(&entry.kind),
         safe::line(&entry.stream),
-        safe::line(&detail(entry)),
+        detail(entry),
     ))
 }
 
@@ -87,15 +87,15 @@ pub(super) fn table(entries: &[JournalEntry], now: Timestamp) -> Table {
         Column::right("AGE"),
         Column::left("KIND"),
         Column::left("STREAM"),
-        Column::flexible("WHAT"),
+        Column::decisive("WHAT"),
     ]);
     for entry in entries {
         table.row([
             Cell::styled(entry.seq.to_string(), DIM),
-            Cell::new(when::age(&entry.at, now)),
+            Cell::rendered(when::age(&entry.at, now)),
             Cell::styled(&entry.kind, kind_style(&entry.kind)),
             Cell::styled(&entry.stream, DIM),
-            Cell::new(detail(entry)),
+            Cell::rendered(detail(entry)),
         ]);
     }
     table
@@ -110,11 +110,11 @@ fn kind_style(kind: &str) -> anstyle::Style {
     }
 }
 
-/// An entry in a few words; one from a newer daemon, as it is.
+/// An entry in a few words, harmless to a terminal; one from a newer daemon, as it is.
 fn detail(entry: &JournalEntry) -> String {
     match serde_json::from_value::<Entry>(entry.entry.clone()) {
-        Ok(known) => words(&known),
-        Err(_) => compact(&entry.entry),
+        Ok(known) => safe::once(&words(&known)).into_owned(),
+        Err(_) => safe::once(&compact(&entry.entry)).into_owned(),
     }
 }
 
@@ -146,12 +146,12 @@ fn words(entry: &Entry) -> String {
                 ApprovalDecision::Deny => "deny",
             };
             match reason {
-                Some(reason) => format!("{decision} by {decided_by}: {reason}"),
+                Some(reason) => format!("{decision} by {decided_by}: {}", safe::line(reason)),
                 None => format!("{decision} by {decided_by}"),
             }
         }
         Entry::ApprovalExpired => "nobody answered".to_owned(),
-        Entry::ApprovalCancelled { reason } => reason.clone(),
+        Entry::ApprovalCancelled { reason } => safe::line(reason),
         Entry::GrantSpent { call } => format!("by {call}"),
         Entry::Admitted { approval, .. } => match approval {
             Some(approval) => format!("durable intent, under {approval}"),
@@ -171,7 +171,8 @@ fn words(entry: &Entry) -> String {
         Entry::AgentAdded {
             name, workspace, ..
         } => {
-            format!("agent:{name} works on {}", workspace.display())
+            let workspace = safe::line(&workspace.display().to_string());
+            format!("agent:{name} works on {workspace}")
         }
         Entry::AgentRemoved { name } => format!("agent:{name}"),
         Entry::Flooded {

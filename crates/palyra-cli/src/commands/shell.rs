@@ -54,7 +54,7 @@ pub(super) fn man(args: &Man, output: &Output) -> Result<Exit, Failure> {
         )
     })?;
     let pages: Vec<_> = written.iter().map(|name| json!({"name": name})).collect();
-    let shown = safe::line(&folder.display().to_string()).into_owned();
+    let shown = safe::line(&folder.display().to_string());
     output.answer(&json!({"folder": folder, "pages": pages}), |_| {
         format!("wrote {} pages to {shown}\n", written.len())
     })?;

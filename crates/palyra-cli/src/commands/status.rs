@@ -46,7 +46,7 @@ fn render(status: &Status, socket: &str) -> String {
             GOOD,
         )
         .with("socket", socket)
-        .with("started", started)
+        .with("started", Cell::rendered(started))
         .with("you are", &status.principal)
         .with("presence", &status.presence)
         .with(

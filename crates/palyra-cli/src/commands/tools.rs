@@ -5,7 +5,7 @@ use palyra_api::wire::{Page, Tool};
 use crate::args::ToolsAction;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::{GOOD, Output, WAITING, pretty};
+use crate::output::{GOOD, Output, WAITING};
 use crate::session::Session;
 use crate::table::{Cell, Column, Facts, Table};
 
@@ -63,7 +63,6 @@ fn render(tool: &Tool) -> String {
         true => "an agent's call waits for your approval",
         false => "an agent may call it",
     };
-    let json = |value| pretty(value).lines().map(Cell::new).collect::<Vec<_>>();
     Facts::default()
         .with("tool", &tool.name)
         .with("does", &tool.description)
@@ -73,7 +72,7 @@ fn render(tool: &Tool) -> String {
             "takes",
             format!("at most {} bytes of arguments", tool.max_input_bytes),
         )
-        .lines("limits", json(&tool.default_limits))
-        .lines("arguments", json(&tool.input_schema))
+        .lines("limits", Cell::json(&tool.default_limits))
+        .lines("arguments", Cell::json(&tool.input_schema))
         .render()
 }
