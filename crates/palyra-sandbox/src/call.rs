@@ -8,7 +8,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use palyra_core::{Ending, Layer, RunErrorKind};
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe;
@@ -16,6 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::inside::Mark;
+use crate::kit::{Folder, Lines};
 use crate::output::{Capture, OutputChunk, OutputSink, OutputStream};
 use crate::sandbox::Inner;
 use crate::sys;
@@ -40,6 +40,9 @@ const AFTER_THE_END: usize = 4 << 20;
 pub(crate) struct Means {
     pub(crate) ruleset: OwnedFd,
     pub(crate) stdin: OwnedFd,
+    pub(crate) lines: Lines,
+    /// Its temporary folder, if it gets one.
+    pub(crate) tmp: Option<Folder>,
     pub(crate) sink: Option<OutputSink>,
     /// How much of each stream is kept.
     pub(crate) keep: u64,
@@ -52,8 +55,6 @@ pub(crate) struct Outcome {
     pub(crate) ending: Ending,
     pub(crate) stdout: Capture,
     pub(crate) stderr: Capture,
-    /// Whether the supervisor said its last word; otherwise it did not clear up either.
-    pub(crate) cleared: bool,
 }
 
 impl Outcome {
@@ -66,20 +67,52 @@ impl Outcome {
             },
             stdout: Capture::new(OutputStream::Stdout, 0),
             stderr: Capture::new(OutputStream::Stderr, 0),
-            cleared: false,
         }
     }
 }
 
 /// Runs an order to its end.
 pub(crate) async fn run(inner: &Inner, order: &Order, means: Means) -> Outcome {
-    match start(inner, order, &means).await {
-        Ok(live) => live.follow(inner, order.limits.wall, means).await,
-        Err(error) => Outcome::failed(
-            RunErrorKind::RuntimeFailure,
-            format!("the call could not be started: {error}"),
-        ),
+    let Means {
+        ruleset,
+        stdin,
+        lines,
+        mut tmp,
+        sink,
+        keep,
+        cancel,
+    } = means;
+    let live = match start(inner, order, &ruleset, &stdin, lines).await {
+        Ok(live) => live,
+        Err(error) => {
+            let message = format!("the call could not be started: {error}");
+            return Outcome::failed(RunErrorKind::RuntimeFailure, message);
+        }
+    };
+    // The call has its own copies.
+    drop((ruleset, stdin));
+    if let Some(tmp) = &mut tmp {
+        tmp.hand_over();
     }
+    live.follow(
+        inner,
+        order.limits.wall,
+        Follow {
+            tmp,
+            sink,
+            keep,
+            cancel,
+        },
+    )
+    .await
+}
+
+/// What is needed to follow a call to its end.
+struct Follow {
+    tmp: Option<Folder>,
+    sink: Option<OutputSink>,
+    keep: u64,
+    cancel: CancellationToken,
 }
 
 /// A call that was handed over.
@@ -89,45 +122,33 @@ struct Live {
     stderr: Option<pipe::Receiver>,
 }
 
-thread_local!{ pub(crate) static T: std::cell::RefCell<Vec<(&'static str,u64)>> = std::cell::RefCell::new(Vec::new()); }
-pub(crate) fn now_us() -> u64 { let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic); (t.tv_sec*1_000_000 + t.tv_nsec/1000) as u64 }
-async fn start(inner: &Inner, order: &Order, means: &Means) -> io::Result<Live> {
-    T.with(|t| t.borrow_mut().push(("start", now_us())));
+async fn start(
+    inner: &Inner,
+    order: &Order,
+    ruleset: &OwnedFd,
+    stdin: &OwnedFd,
+    lines: Lines,
+) -> io::Result<Live> {
     let order = serde_json::to_vec(order)?;
-    let (stdout, far_stdout) = output_pipe()?;
-    let (stderr, far_stderr) = output_pipe()?;
-    let (report, far_report) = rustix::net::socketpair(
-        AddressFamily::UNIX,
-        SocketType::SEQPACKET,
-        SocketFlags::CLOEXEC,
-        None,
-    )?;
-    rustix::io::ioctl_fionbio(&report, true)?;
     let in_a_file = (order.len() > PACKET)
         .then(|| memory_file(&order))
         .transpose()?;
     let handles = Handles {
-        ruleset: means.ruleset.as_fd(),
-        stdin: means.stdin.as_fd(),
-        stdout: far_stdout.as_fd(),
-        stderr: far_stderr.as_fd(),
-        report: far_report.as_fd(),
+        ruleset: ruleset.as_fd(),
+        stdin: stdin.as_fd(),
+        stdout: lines.stdout.1.as_fd(),
+        stderr: lines.stderr.1.as_fd(),
+        report: lines.report.1.as_fd(),
         order: in_a_file.as_ref().map(AsFd::as_fd),
     };
     let packet: &[u8] = if in_a_file.is_some() { b"f" } else { &order };
     inner.hand_over(packet, &handles.list()).await?;
+    // The call's ends of the lines close here; the call has its own.
     Ok(Live {
-        report: sys::watch(report, Interest::READABLE)?,
-        stdout: Some(stdout),
-        stderr: Some(stderr),
+        report: sys::watch(lines.report.0, Interest::READABLE)?,
+        stdout: Some(pipe::Receiver::from_owned_fd_unchecked(lines.stdout.0)?),
+        stderr: Some(pipe::Receiver::from_owned_fd_unchecked(lines.stderr.0)?),
     })
-}
-
-/// A pipe whose reading end does not block; the call's end does, as programs expect.
-fn output_pipe() -> io::Result<(pipe::Receiver, OwnedFd)> {
-    let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    rustix::io::ioctl_fionbio(&read, true)?;
-    Ok((pipe::Receiver::from_owned_fd_unchecked(read)?, write))
 }
 
 /// A file in memory with these bytes, to be read from the start.
@@ -151,10 +172,16 @@ struct Known {
 }
 
 impl Live {
-    async fn follow(mut self, inner: &Inner, wall: Duration, means: Means) -> Outcome {
-        let mut stdout = Capture::new(OutputStream::Stdout, means.keep);
-        let mut stderr = Capture::new(OutputStream::Stderr, means.keep);
-        let mut stream = Stream::new(means.sink);
+    async fn follow(mut self, inner: &Inner, wall: Duration, with: Follow) -> Outcome {
+        let Follow {
+            mut tmp,
+            sink,
+            keep,
+            cancel,
+        } = with;
+        let mut stdout = Capture::new(OutputStream::Stdout, keep);
+        let mut stderr = Capture::new(OutputStream::Stderr, keep);
+        let mut stream = Stream::new(sink);
         let mut known = Known {
             layers: Vec::new(),
             refused: None,
@@ -165,26 +192,25 @@ impl Live {
         let mut packet = vec![0; PACKET];
         // The supervisor keeps the time; this only makes sure that nobody waits for ever.
         let mut give_up = Instant::now() + wall.min(Duration::from_secs(86_400 * 365)) + GRACE;
-        T.with(|t| t.borrow_mut().push(("follow", now_us())));
         let how = loop {
             let free = !stream.is_blocked();
             tokio::select! {
                 biased;
                 report = next_report(&self.report, &mut packet) => match report {
                     Ok(Some(Report::Ended { how, survivors })) => break Some((how, survivors)),
-                    Ok(Some(report)) => { T.with(|t| t.borrow_mut().push(("confined-recv", now_us()))); known.take(report, inner) },
+                    Ok(Some(report)) => known.take(report, inner),
                     // Something of ours was left unread; its last word may still be there.
                     Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
                     Ok(None) | Err(_) => break None,
                 },
                 () = ready(self.stdout.as_ref()), if free && self.stdout.is_some() => {
-                    read(&mut self.stdout, &mut buffer, &mut stdout, &mut stream);
+                    read(&mut self.stdout, &mut buffer, &mut stdout, &mut stream, announced);
                 }
                 () = ready(self.stderr.as_ref()), if free && self.stderr.is_some() => {
-                    read(&mut self.stderr, &mut buffer, &mut stderr, &mut stream);
+                    read(&mut self.stderr, &mut buffer, &mut stderr, &mut stream, announced);
                 }
                 () = stream.unblocked(), if !free => {}
-                () = means.cancel.cancelled(), if known.told_to_end.is_none() => {
+                () = cancel.cancelled(), if known.told_to_end.is_none() => {
                     known.told_to_end = Some("the call was cancelled".to_owned());
                     give_up = give_up.min(Instant::now() + GRACE);
                     let _ = wire::send(self.report.get_ref(), wire::END_IT, &[]);
@@ -197,7 +223,6 @@ impl Live {
                 () = tokio::time::sleep_until(give_up) => break None,
             }
         };
-        T.with(|t| t.borrow_mut().push(("ended-recv", now_us())));
         for (pipe, capture) in [
             (&mut self.stdout, &mut stdout),
             (&mut self.stderr, &mut stderr),
@@ -205,7 +230,7 @@ impl Live {
             let mut left = AFTER_THE_END;
             while pipe.is_some() && left > 0 {
                 stream.unblocked().await;
-                match read(pipe, &mut buffer, capture, &mut stream) {
+                match read(pipe, &mut buffer, capture, &mut stream, what_is_there) {
                     0 => break,
                     length => left = left.saturating_sub(length),
                 }
@@ -217,15 +242,16 @@ impl Live {
         }
         stream.unblocked().await;
         drop(known.mark.take());
-        T.with(|t| t.borrow_mut().push(("done", now_us())));
-        if let Some(l)=known.layers.iter().find(|l| l.name=="timing") { eprintln!("TIMING {} {:?}", l.observed, T.with(|t| t.borrow().clone())); }
-        T.with(|t| t.borrow_mut().clear());
-
         if known.told_to_end.is_none() && inner.stopping.is_cancelled() {
             known.told_to_end = Some(STOPPING.to_owned());
         }
+        if how.is_none()
+            && let Some(tmp) = &mut tmp
+        {
+            // Its supervisor did not live to clear up.
+            tmp.take_back();
+        }
         Outcome {
-            cleared: how.is_some(),
             ending: known.ending(how),
             layers: known.layers,
             stdout,
@@ -299,10 +325,11 @@ fn read(
     buffer: &mut Vec<u8>,
     capture: &mut Capture,
     stream: &mut Stream,
+    how: impl FnOnce(&pipe::Receiver, &mut Vec<u8>) -> io::Result<usize>,
 ) -> usize {
     let Some(open) = pipe.as_ref() else { return 0 };
     buffer.clear();
-    match open.try_read_buf(buffer) {
+    match how(open, buffer) {
         Ok(0) => *pipe = None,
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => return 0,
@@ -312,6 +339,19 @@ fn read(
         stream.push(chunk);
     }
     buffer.len()
+}
+
+/// Reads what the event loop has announced.
+fn announced(pipe: &pipe::Receiver, buffer: &mut Vec<u8>) -> io::Result<usize> {
+    pipe.try_read_buf(buffer)
+}
+
+/// Reads what is there, announced or not: the call's end may be heard of before its last output,
+/// and the event loop says "nothing to read" until it has looked.
+fn what_is_there(pipe: &pipe::Receiver, buffer: &mut Vec<u8>) -> io::Result<usize> {
+    Ok(rustix::io::retry_on_intr(|| {
+        rustix::io::read(pipe, rustix::buffer::spare_capacity(buffer))
+    })?)
 }
 
 /// The live stream: at most one chunk waits here, and while it does nothing more is read.

@@ -10,6 +10,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{self, Means};
+use crate::kit::Lines;
 use crate::process::{Refused, check_machine, is_plain, report};
 use crate::sandbox::{Inner, Sandbox};
 use crate::surround::Audience;
@@ -138,6 +139,8 @@ fn prepare(
     let means = Means {
         ruleset: wall.ruleset,
         stdin: inner.no_input().map_err(broke)?,
+        lines: Lines::new().map_err(broke)?,
+        tmp: None,
         sink: None,
         keep: result_bytes,
         cancel,

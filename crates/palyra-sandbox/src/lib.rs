@@ -22,7 +22,7 @@
 //! | `walls`, `surround`, `masks`, `landlock` | what a call may reach in the file system |
 //! | `seccomp` | which system calls it may not make |
 //! | `inside` | whether a process belongs to a call |
-//! | `tmp`, `cgroup` | what a call is given and what is cleared away after it |
+//! | `kit`, `tmp`, `cgroup` | what a call is given and what is cleared away after it |
 //! | [`jail`] | the helper itself |
 //! | `sys` | the `unsafe` parts |
 
@@ -33,6 +33,7 @@ mod helper;
 mod inside;
 #[doc(hidden)]
 pub mod jail;
+mod kit;
 mod landlock;
 mod masks;
 mod output;

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{self, Means, Outcome};
+use crate::kit::For;
 use crate::output::OutputSink;
-use crate::sandbox::{Inner, Sandbox, remove_later};
-use crate::surround::Audience;
+use crate::sandbox::{Inner, Sandbox};
 use crate::wire::{Order, Work};
 
 /// The executor's name in reports.
@@ -64,39 +64,27 @@ pub async fn run_constrained_process(
     let inner = &*sandbox.inner;
     let started_at = inner.settings.clock.now();
     let run_as = plan.run_as;
-    call::T.with(|t| t.borrow_mut().push(("begin", call::now_us())));
+    let whose = For {
+        run_as,
+        masked: plan.masked.clone(),
+    };
     let prepared = if running.covers(&plan) {
-        prepare(inner, plan)
+        prepare(inner, plan, &whose, sink, cancel)
     } else {
         Err(Refused::changed())
     };
-    let (order, wall, stdin, keep) = match prepared {
-        Ok(Prepared {
-            order,
-            ruleset,
-            stdin,
-            keep,
-        }) => (order, ruleset, stdin, keep),
+    let (order, means) = match prepared {
+        Ok(prepared) => prepared,
         Err(refused) => return (refused.report(inner, started_at, run_as), Value::Null),
     };
-    let means = Means {
-        ruleset: wall,
-        stdin,
-        sink,
-        keep,
-        cancel,
-    };
     let outcome = call::run(inner, &order, means).await;
-    if let Some(tmp) = order.tmp.as_deref().filter(|_| !outcome.cleared) {
-        remove_later(tmp);
-    }
+    sandbox.lay_by(whose);
     let truncated = outcome.stdout.dropped() > 0 || outcome.stderr.dropped() > 0;
     let Outcome {
         layers,
         ending,
         stdout,
         stderr,
-        cleared: _,
     } = outcome;
     let report = ExecutionReport {
         layers,
@@ -176,56 +164,55 @@ pub(crate) fn check_machine(inner: &Inner, run_as: RunAs) -> Result<(), Refused>
     Inner::check_run_as(run_as).map_err(|why| Refused::new(RunErrorKind::InvalidInput, why))
 }
 
-struct Prepared {
-    order: Order,
-    ruleset: std::os::fd::OwnedFd,
-    stdin: std::os::fd::OwnedFd,
-    keep: u64,
-}
-
-fn prepare(inner: &Inner, plan: ProcessPlan) -> Result<Prepared, Refused> {
+fn prepare(
+    inner: &Inner,
+    plan: ProcessPlan,
+    whose: &For,
+    sink: Option<OutputSink>,
+    cancel: CancellationToken,
+) -> Result<(Order, Means), Refused> {
     check_machine(inner, plan.run_as)?;
     check_plan(&plan)?;
     let broke = |error: io::Error| Refused::broke(&error);
     let walls = inner
         .walls()
         .map_err(|why| Refused::new(RunErrorKind::SandboxUnavailable, why))?;
-    let audience = match plan.run_as {
-        RunAs::Root => Audience::Root,
-        RunAs::Daemon | RunAs::Owner { .. } => Audience::User,
-    };
-    let view = walls.view(&plan.masked, audience).map_err(broke)?;
-    if let Ok(real) = plan.cwd.canonicalize()
-        && view.hides(&real)
-    {
-        let message = format!("`{}` is the daemon's home or inside it", plan.cwd.display());
-        return Err(Refused::new(RunErrorKind::WorkspaceScopeDenied, message));
-    }
     let stdin = match &plan.stdin {
         Some(text) => call::memory_file(text.as_bytes()),
         None => inner.no_input(),
     };
     let stdin = stdin.map_err(broke)?;
-    let (tmp, handle) = inner.temporary(plan.run_as).map_err(broke)?;
-    let wall = walls.for_process(&view, handle).map_err(broke)?;
-    Ok(Prepared {
-        keep: plan.limits.output_bytes,
-        order: Order {
-            work: Work::Process {
-                program: plan.program,
-                argv: plan.argv,
-                env: plan.env,
-                cwd: plan.cwd,
-            },
-            run_as: plan.run_as,
-            limits: plan.limits,
-            landlock_abi: walls.abi().number(),
-            masked: wall.masked,
-            tmp: Some(tmp),
-        },
-        ruleset: wall.ruleset,
+    let kit = inner.kit(whose).map_err(broke)?;
+    if let Ok(real) = plan.cwd.canonicalize()
+        && kit.view.hides(&real)
+    {
+        let message = format!("`{}` is the daemon's home or inside it", plan.cwd.display());
+        return Err(Refused::new(RunErrorKind::WorkspaceScopeDenied, message));
+    }
+    let means = Means {
+        ruleset: kit.wall.ruleset,
         stdin,
-    })
+        lines: kit.lines,
+        sink,
+        keep: plan.limits.output_bytes,
+        cancel,
+        tmp: None,
+    };
+    let order = Order {
+        work: Work::Process {
+            program: plan.program,
+            argv: plan.argv,
+            env: plan.env,
+            cwd: plan.cwd,
+        },
+        run_as: plan.run_as,
+        limits: plan.limits,
+        landlock_abi: walls.abi().number(),
+        masked: kit.wall.masked,
+        tmp: Some(kit.tmp.path().to_owned()),
+    };
+    let tmp = Some(kit.tmp);
+    Ok((order, Means { tmp, ..means }))
 }
 
 /// What no program can be started with.

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use crate::cgroup::CgroupBase;
 use crate::files::FileRunner;
 use crate::helper::Helper;
 use crate::inside::{LiveMarks, Mark};
+use crate::kit::{For, Kit, Spares};
 use crate::landlock::Abi;
 use crate::output::OutputSink;
 use crate::process::ProcessRunner;
-use crate::surround::Audience;
 use crate::tmp::TempRoot;
 use crate::walls::{MountTable, Walls};
 use crate::wire::{Order, Work};
@@ -87,6 +87,8 @@ pub(crate) struct Inner {
     pub(crate) marks: LiveMarks,
     status: OnceLock<SandboxStatus>,
     walls: Option<Walls>,
+    // Before the folder they are in.
+    spares: Spares,
     temp: Option<TempRoot>,
     null: Option<OwnedFd>,
     helper: Mutex<Option<(Arc<Helper>, Mark)>>,
@@ -155,9 +157,16 @@ impl Sandbox {
         answer.map_err(|why| CannotTell { pid, why })
     }
 
+    /// Prepares the next call of the same kind, while nobody waits for it.
+    pub(crate) fn lay_by(&self, whose: For) {
+        let inner = Arc::clone(&self.inner);
+        drop(tokio::task::spawn_blocking(move || inner.lay_by(whose)));
+    }
+
     /// Ends every call and the helper, and waits for that.
     pub async fn shutdown(&self) {
         self.inner.stopping.cancel();
+        self.inner.spares.clear();
         let Some((helper, mark)) = self.inner.lock_helper().take() else {
             return;
         };
@@ -183,6 +192,7 @@ impl Inner {
             marks: LiveMarks::default(),
             status: OnceLock::new(),
             walls,
+            spares: Spares::default(),
             temp: TempRoot::claim(&std::env::temp_dir())
                 .inspect_err(|error| tracing::warn!(%error, "no temporary folder for calls"))
                 .ok(),
@@ -230,14 +240,24 @@ impl Inner {
         }
     }
 
-    /// A fresh temporary folder for a call.
-    pub(crate) fn temporary(&self, run_as: RunAs) -> io::Result<(PathBuf, OwnedFd)> {
+    /// Everything for one process.
+    pub(crate) fn kit(&self, whose: &For) -> io::Result<Kit> {
+        let walls = self.walls().map_err(io::Error::other)?;
+        self.spares.take(whose, walls, self.temp()?)
+    }
+
+    fn temp(&self) -> io::Result<&TempRoot> {
         let temp = self.temp.as_ref();
-        let temp = temp.ok_or_else(|| io::Error::other("there is no temporary folder"))?;
-        temp.folder(match run_as {
-            RunAs::Owner { uid, gid } => Some((uid, gid)),
-            RunAs::Daemon | RunAs::Root => None,
-        })
+        temp.ok_or_else(|| io::Error::other("there is no temporary folder"))
+    }
+
+    fn lay_by(&self, whose: For) -> io::Result<()> {
+        let walls = self.walls().map_err(io::Error::other)?;
+        self.spares.lay_by(whose, walls, self.temp()?)?;
+        if self.stopping.is_cancelled() {
+            self.spares.clear();
+        }
+        Ok(())
     }
 
     /// Standard input of a call that gets none.
@@ -327,14 +347,13 @@ impl Inner {
         let named = |error: io::Error| format!("`{}`: {error}", helper.display());
         self.helper().map_err(named)?;
         let text = |error: io::Error| error.to_string();
-        let (run_as, audience) = if rustix::process::geteuid().is_root() {
-            (RunAs::Root, Audience::Root)
+        let run_as = if rustix::process::geteuid().is_root() {
+            RunAs::Root
         } else {
-            (RunAs::Daemon, Audience::User)
+            RunAs::Daemon
         };
-        let (tmp, handle) = self.temporary(run_as).map_err(text)?;
-        let view = walls.view(&[], audience).map_err(text)?;
-        let wall = walls.for_process(&view, handle).map_err(text)?;
+        let masked = Vec::new();
+        let kit = self.kit(&For { run_as, masked }).map_err(text)?;
         let order = Order {
             work: Work::Probe,
             run_as,
@@ -343,11 +362,13 @@ impl Inner {
                 ..Limits::default()
             },
             landlock_abi: walls.abi().number(),
-            masked: wall.masked,
-            tmp: Some(tmp),
+            masked: kit.wall.masked,
+            tmp: Some(kit.tmp.path().to_owned()),
         };
         let means = Means {
-            ruleset: wall.ruleset,
+            ruleset: kit.wall.ruleset,
+            lines: kit.lines,
+            tmp: Some(kit.tmp),
             stdin: self.no_input().map_err(text)?,
             sink: None,
             keep: 0,
@@ -377,12 +398,4 @@ fn is_closed(error: &io::Error) -> bool {
             | io::ErrorKind::ConnectionRefused
             | io::ErrorKind::NotConnected
     )
-}
-
-/// Removes a call's temporary folder when its supervisor did not live to do it.
-pub(crate) fn remove_later(tmp: &Path) {
-    let tmp = tmp.to_owned();
-    drop(tokio::task::spawn_blocking(move || {
-        crate::tmp::remove(&tmp)
-    }));
 }

@@ -16,7 +16,7 @@ use crate::landlock::Abi;
 use crate::{cgroup, seccomp, sys};
 
 /// How many slots wait for an order.
-const READY: usize = 2;
+const READY: usize = 4;
 
 /// How long calls get to end when the daemon is gone.
 const LAST_PATIENCE: Duration = Duration::from_secs(20);
@@ -30,7 +30,6 @@ pub(super) struct Shared {
     /// Readable when a child ended or this process's parent is gone.
     pub(super) signals: OwnedFd,
     pub(super) cgroups: Option<OwnedFd>,
-    pub(super) filter: seccompiler::BpfProgram,
     pub(super) server: Pid,
 }
 
@@ -62,13 +61,12 @@ pub(super) fn run(cgroup: Option<&Path>) -> io::Result<()> {
     rustix::stdio::dup2_stdout(&null)?;
     rustix::stdio::dup2_stderr(&null)?;
     let (taken, say_taken) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    let abi = Abi::of_this_kernel().unwrap_or(Abi::from_number(1));
+    close_the_doors();
     let shared = Shared {
         control,
         taken: say_taken,
         signals: sys::signal_descriptor(&[libc::SIGCHLD, libc::SIGTERM])?,
         cgroups: cgroup.and_then(open_folder),
-        filter: seccomp::program(abi).map_err(io::Error::other)?,
         server: rustix::process::getpid(),
     };
     let mut server = Server {
@@ -81,6 +79,19 @@ pub(super) fn run(cgroup: Option<&Path>) -> io::Result<()> {
     while server.turn()? {}
     server.finish(cgroup);
     Ok(())
+}
+
+/// Puts the filter on, for good: every process that is ever forked from here has it, before it has
+/// an order, and compiling it is paid for once. Nothing that the helper itself does is refused.
+///
+/// What goes wrong here shows itself in the self-test of every target, which then refuses.
+fn close_the_doors() {
+    let abi = Abi::of_this_kernel().unwrap_or(Abi::from_number(1));
+    if rustix::thread::set_no_new_privs(true).is_ok()
+        && let Ok(filter) = seccomp::program(abi)
+    {
+        let _ = seccompiler::apply_filter(&filter);
+    }
 }
 
 fn open_folder(path: &Path) -> Option<OwnedFd> {

@@ -22,6 +22,9 @@ use crate::{sys, tmp};
 /// How long killing may take before the report says that something survived.
 const KILL_PATIENCE: Duration = Duration::from_secs(5);
 
+/// Calls that end sooner are left alone until they have.
+const SHORT: Duration = Duration::from_millis(3);
+
 /// How long a path in an assignment can be, and some room.
 const ASSIGNMENT: usize = 16 * 1024;
 
@@ -69,6 +72,7 @@ fn supervise(shared: &Shared) -> io::Result<()> {
         target,
         link,
         cgroup,
+        said_taken: std::cell::Cell::new(false),
     };
     call.see_through(shared)
 }
@@ -78,9 +82,19 @@ struct Call {
     /// Where the target hands over its assignment.
     link: OwnedFd,
     cgroup: Option<CallCgroup>,
+    said_taken: std::cell::Cell<bool>,
 }
 
 impl Call {
+    /// Tells the server that this slot is used up, so that it makes another one: forking it while a
+    /// short call runs would slow that down, so it is told when the call is over or is not short.
+    fn say_taken(&self, shared: &Shared) {
+        if !self.said_taken.replace(true) {
+            let own = rustix::process::getpid().as_raw_nonzero().get();
+            let _ = rustix::io::write(&shared.taken, &own.to_ne_bytes());
+        }
+    }
+
     fn see_through(self, shared: &Shared) -> io::Result<()> {
         let Some((assignment, report)) = self.wait_for_assignment(shared)? else {
             self.end_everything();
@@ -92,6 +106,7 @@ impl Call {
         // The daemon may be gone; nobody else wants to know.
         let _ = wire::send_value(&report, &Report::Ended { how, survivors });
         drop(report);
+        self.say_taken(shared);
         self.clear_up(Some(&assignment));
         Ok(())
     }
@@ -128,8 +143,12 @@ impl Call {
         assignment: &Assignment,
         report: &OwnedFd,
     ) -> io::Result<End> {
-        let deadline = Instant::now().checked_add(Duration::from_millis(assignment.wall_ms));
+        let begun = Instant::now();
+        let deadline = begun.checked_add(Duration::from_millis(assignment.wall_ms));
         loop {
+            if begun.elapsed() >= SHORT {
+                self.say_taken(shared);
+            }
             // The target may have ended while the assignment was on its way.
             while let Waited::Ended(pid, status) = children::wait_for_any() {
                 if pid == self.target {
@@ -144,7 +163,8 @@ impl Call {
                 PollFd::new(report, PollFlags::IN),
                 PollFd::new(&shared.signals, PollFlags::IN),
             ];
-            poll(&mut watched, left)?;
+            let soon = (!self.said_taken.get()).then_some(SHORT);
+            poll(&mut watched, left.into_iter().chain(soon).min())?;
             let [said, signals] = watched.map(|one| !one.revents().is_empty());
             if signals && drain(&shared.signals) {
                 return Ok(End::ServerLost);

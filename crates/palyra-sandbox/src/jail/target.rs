@@ -1,16 +1,18 @@
 //! A target: waits for an order, walls itself in, and becomes the program.
 //!
-//! The order of the steps is the point. What needs rights comes first (limits, uid), then what
-//! takes rights away for good: `no_new_privs`, Landlock, and the filter last, because each of the
-//! others needs system calls. Between the last wall and the program stands the self-test: a wall
+//! The order of the steps is the point. `no_new_privs` and the filter are inherited from the server
+//! and were there before anything else. Then what needs rights (limits, uid), then Landlock, which
+//! takes the last ones away. Between the last wall and the program stands the self-test: a wall
 //! that is not seen to stand means that nothing runs.
+//!
+//! All that does not depend on the order is done while waiting for it.
 
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use palyra_core::plan::RunAs;
 use palyra_core::{Limits, RunErrorKind};
@@ -74,20 +76,20 @@ pub(super) fn run(shared: &Shared, supervisor: Pid, link: &OwnedFd) -> i32 {
     if die_with(supervisor).is_err() || rustix::process::setsid().is_err() {
         return DID_NOT_RUN;
     }
+    if bound_capabilities().is_err() {
+        return DID_NOT_RUN;
+    }
     sys::default_signals();
     // Files made by a call look as if made from a shell, whatever the daemon's mask is.
     rustix::process::umask(rustix::fs::Mode::WGRP | rustix::fs::Mode::WOTH);
 
+    let cgroup = observe::cgroup();
     let mut packet = vec![0; PACKET];
+    rehearse(&mut packet);
+
     let Ok(Some((length, handles))) = wire::receive(&shared.control, &mut packet) else {
         return 0;
     };
-    let t_recv = crate::call::now_us();
-    crate::call::T.with(|t| t.borrow_mut().push(("recv", t_recv)));
-    let _ = rustix::io::write(
-        &shared.taken,
-        &supervisor.as_raw_nonzero().get().to_ne_bytes(),
-    );
     let Some(handles) = Handles::from_list(handles) else {
         return DID_NOT_RUN;
     };
@@ -111,10 +113,56 @@ pub(super) fn run(shared: &Shared, supervisor: Pid, link: &OwnedFd) -> i32 {
     if wire::send(link, &assignment, &[handles.report.as_fd()]).is_err() {
         return DID_NOT_RUN;
     }
-    match carry_out(shared, supervisor, &order, &handles) {
+    match carry_out(supervisor, &order, &handles, cgroup) {
         Ok(()) => 0,
         Err(refusal) => refuse(&handles.report, refusal),
     }
+}
+
+/// Goes through the motions of an order once, without doing anything, while nobody waits: after a
+/// fork every page of code and memory has to be fetched again when it is first touched.
+fn rehearse(packet: &mut [u8]) {
+    let example = Order {
+        work: Work::Process {
+            program: "/bin/true".into(),
+            argv: vec!["true".to_owned(); 4],
+            env: vec![("NAME".to_owned(), "value".to_owned()); 8],
+            cwd: "/".into(),
+        },
+        run_as: RunAs::Owner { uid: 1, gid: 1 },
+        limits: Limits::default(),
+        landlock_abi: 1,
+        masked: vec!["/".into()],
+        tmp: Some("/tmp/palyra".into()),
+    };
+    // Its first page; a longer order is rare enough.
+    if let Some(first) = packet.first_mut() {
+        *first = 0;
+    }
+    let order = serde_json::to_vec(&example)
+        .map_err(io::Error::from)
+        .and_then(|bytes| parse(&bytes, None));
+    if let Ok(order) = order
+        && let Work::Process {
+            program, argv, env, ..
+        } = &order.work
+    {
+        let _ = std::hint::black_box(Program::new(program, argv, env, order.tmp.as_deref()));
+    }
+    let limits = [(Resource::Core, rustix::process::getrlimit(Resource::Core))];
+    let expected = observe::Expected {
+        run_as: RunAs::Daemon,
+        abi: Abi::from_number(1),
+        limits: &limits,
+        root_keeps: ROOT_KEEPS,
+    };
+    let layers = observe::rehearse(&expected);
+    let confined = Report::Confined {
+        supervisor: 0,
+        session: 0,
+        layers,
+    };
+    let _ = std::hint::black_box(serde_json::to_vec(&confined));
 }
 
 fn refuse(report: &OwnedFd, refusal: Refusal) -> i32 {
@@ -143,10 +191,10 @@ fn die_with(supervisor: Pid) -> io::Result<()> {
 }
 
 fn carry_out(
-    shared: &Shared,
     supervisor: Pid,
     order: &Order,
     handles: &Handles<OwnedFd>,
+    cgroup: Option<PathBuf>,
 ) -> Result<(), Refusal> {
     // Made while memory is all there is to it: a NUL in an argument ends here.
     let program = match &order.work {
@@ -155,7 +203,6 @@ fn carry_out(
         } => Some(Program::new(program, argv, env, order.tmp.as_deref())?),
         Work::File { .. } | Work::Probe => None,
     };
-    crate::call::T.with(|t| t.borrow_mut().push(("parsed", crate::call::now_us())));
     let limits = limit(&order.limits).map_err(|error| Refusal::degraded("a limit", error))?;
     become_user(order.run_as).map_err(|error| Refusal::degraded("the uid", error))?;
     die_with(supervisor).map_err(|error| Refusal::degraded("the tie to the supervisor", error))?;
@@ -166,18 +213,10 @@ fn carry_out(
         })?;
     }
     standard_streams(handles).map_err(|error| Refusal::degraded("a descriptor", error))?;
-    let cgroup = observe::cgroup();
-
     let abi = Abi::from_number(order.landlock_abi);
-    crate::call::T.with(|t| t.borrow_mut().push(("before-nnp", crate::call::now_us())));
-    rustix::thread::set_no_new_privs(true)
-        .map_err(|error| Refusal::degraded("no_new_privs", error))?;
     landlock::restrict_self(&handles.ruleset, abi)
         .map_err(|error| Refusal::degraded("landlock", error))?;
-    seccompiler::apply_filter(&shared.filter)
-        .map_err(|error| Refusal::degraded("seccomp", error))?;
 
-    crate::call::T.with(|t| t.borrow_mut().push(("walls", crate::call::now_us())));
     let expected = observe::Expected {
         run_as: order.run_as,
         abi,
@@ -187,9 +226,6 @@ fn carry_out(
     let observed = observe::Observed::look(&order.masked, &limits, cgroup);
     let layers = observe::judge(&expected, &observed)
         .map_err(|missing| Refusal::new(RunErrorKind::SandboxDegraded, missing))?;
-    let mut layers = layers;
-    crate::call::T.with(|t| t.borrow_mut().push(("selftested", crate::call::now_us())));
-    layers.push(palyra_core::Layer{name:"timing".into(), observed: format!("{:?}", crate::call::T.with(|t| t.borrow().clone()))});
     let confined = Report::Confined {
         supervisor: supervisor.as_raw_nonzero().get(),
         session: observed.session,
@@ -299,30 +335,35 @@ fn limit(limits: &Limits) -> io::Result<Vec<(Resource, Rlimit)>> {
 /// Becomes whom the plan names. The calls of `rustix` concern one thread, and there is one.
 fn become_user(run_as: RunAs) -> io::Result<()> {
     match run_as {
-        RunAs::Daemon => Ok(()),
+        RunAs::Daemon | RunAs::Root => Ok(()),
         RunAs::Owner { uid, gid } => {
             let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
             rustix::thread::set_thread_groups(&[])?;
             rustix::thread::set_thread_res_gid(gid, gid, gid)?;
             Ok(rustix::thread::set_thread_res_uid(uid, uid, uid)?)
         }
-        RunAs::Root => {
-            // A program of uid 0 gets what the bounding set holds; nothing else counts.
-            for number in 0..64 {
-                let capability = CapabilitySet::from_bits_retain(1 << number);
-                if ROOT_KEEPS.contains(capability) {
-                    continue;
-                }
-                match rustix::thread::remove_capability_from_bounding_set(capability) {
-                    Ok(()) => {}
-                    // Beyond the last one that this kernel knows.
-                    Err(rustix::io::Errno::INVAL) => break,
-                    Err(other) => return Err(other.into()),
-                }
-            }
-            Ok(())
+    }
+}
+
+/// A program of uid 0 gets what the bounding set holds, so the set is cut down. Others get nothing
+/// either way. (Whoever is not root may not change the set, and need not.)
+fn bound_capabilities() -> rustix::io::Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    for number in 0..64 {
+        let capability = CapabilitySet::from_bits_retain(1 << number);
+        if ROOT_KEEPS.contains(capability) {
+            continue;
+        }
+        match rustix::thread::remove_capability_from_bounding_set(capability) {
+            Ok(()) => {}
+            // Beyond the last one that this kernel knows.
+            Err(rustix::io::Errno::INVAL) => break,
+            Err(other) => return Err(other),
         }
     }
+    Ok(())
 }
 
 /// Standard input, output and error become the call's; everything else closes on exec.

@@ -1,7 +1,5 @@
 //! What a call sees, and what comes back from it.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -308,11 +306,9 @@ async fn plans_that_make_no_sense_are_refused() {
     relative.program = "true".into();
     let mut cwd = good.clone();
     cwd.cwd = house.path("work/missing");
-    let mut bytes = good.clone();
-    bytes.cwd = OsString::from_vec(b"/tmp/\xff".to_vec()).into();
     let mut long = good.clone();
     long.argv.push("x".repeat(3 << 20));
-    for plan in [argv, none, env, value, relative, cwd, bytes, long] {
+    for plan in [argv, none, env, value, relative, cwd, long] {
         let ran = house.run_plan(plan).await;
         assert_eq!(ran.failed().0, "invalid_input", "{}", ran.failed().1);
     }

@@ -17,8 +17,13 @@ async fn a_hundred_at_once() {
     }
 }
 
+/// Pipes, sockets, rulesets: what belongs to calls. (Handles of folders come and go with what
+/// others do in the shared temporary folder.)
 fn descriptors() -> usize {
-    std::fs::read_dir("/proc/self/fd").unwrap().count()
+    let all = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    all.filter_map(|entry| std::fs::read_link(entry.path()).ok())
+        .filter(|target| target.is_relative())
+        .count()
 }
 
 /// Our own children that are zombies.
@@ -65,6 +70,8 @@ async fn three_hundred_calls() {
     for _ in 0..20 {
         house.run(&["/bin/true"]).await.ok();
     }
+    // A kit is laid by for the next call.
+    std::thread::sleep(std::time::Duration::from_millis(100));
     let before = descriptors();
     for round in 0..300 {
         match round % 3 {
@@ -73,10 +80,11 @@ async fn three_hundred_calls() {
             _ => drop(house.run(&["/nowhere"]).await.failed()),
         }
     }
-    assert!(descriptors() <= before + 2, "{before} → {}", descriptors());
+    eventually("descriptors are closed", || descriptors() <= before);
     assert_eq!(zombies(), 0);
+    // The one that is laid by for the next call remains.
     eventually("temporary folders are gone", || {
-        std::fs::read_dir(&temporary).unwrap().count() == 0
+        std::fs::read_dir(&temporary).unwrap().count() <= 1
     });
     if let Some(cgroups) = cgroups {
         // Those of the slots that wait for the next call remain.
@@ -85,7 +93,10 @@ async fn three_hundred_calls() {
             all.filter(|entry| entry.path().is_dir()).count() <= 4
         });
         house.sandbox.shutdown().await;
-        drop(house);
-        eventually("the last ones too", || !cgroups.exists());
+        assert!(!cgroups.exists(), "the helper removes the last ones");
+    } else {
+        house.sandbox.shutdown().await;
     }
+    drop(house);
+    eventually("the temporary folder is gone", || !temporary.exists());
 }
