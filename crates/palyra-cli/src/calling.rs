@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use palyra_api::wire::{CallEvent, CallResult, Outcome};
+use palyra_api::wire::{CallEvent, CallResult, Outcome, OutputStream};
 use palyra_api::{Client, ClientError};
 use palyra_core::{Clock, SystemClock};
 use serde_json::Value;
@@ -44,10 +44,15 @@ impl Calling {
     /// # Errors
     /// It could not be proposed, or the conversation broke.
     pub async fn run(self, client: &mut Client, output: &Output) -> Result<Exit, Failure> {
-        let result = self.hear(client, output).await?;
+        let Heard {
+            result,
+            output_came,
+        } = self.hear(client, output).await?;
         match (&result.output, self.by) {
             _ if output.is_json() => output.document(&result)?,
             (Some(value), By::Call) => output.text(&format!("{}\n", pretty(value)))?,
+            // A call that joined another hears nothing while it runs.
+            (Some(value), By::Exec) if !output_came => pass_on(value, output)?,
             (Some(_), By::Exec) | (None, By::Exec | By::Call) => {}
         }
         explain(&result, output);
@@ -58,9 +63,9 @@ impl Calling {
     ///
     /// # Errors
     /// It could not be proposed, or the conversation broke.
-    async fn hear(&self, client: &mut Client, output: &Output) -> Result<CallResult, Failure> {
+    async fn hear(&self, client: &mut Client, output: &Output) -> Result<Heard, Failure> {
         let mut events = client.call_events(self.body.clone()).await?;
-        let mut waited = false;
+        let (mut waited, mut output_came) = (false, false);
         loop {
             match events.next().await? {
                 Some(CallEvent::Accepted { call_id }) => {
@@ -78,11 +83,18 @@ impl Calling {
                 Some(CallEvent::Started) if waited => output.note("approved; it runs"),
                 Some(CallEvent::Started) => {}
                 Some(CallEvent::Output { stream, base64 }) => {
+                    output_came = true;
                     if self.by == By::Exec && !output.is_json() {
                         output.raw(stream, &STANDARD.decode(base64).map_err(garbled)?)?;
                     }
                 }
-                Some(CallEvent::Finished { result }) => return Ok(*result),
+                Some(CallEvent::Finished { result }) => {
+                    let result = *result;
+                    return Ok(Heard {
+                        result,
+                        output_came,
+                    });
+                }
                 Some(CallEvent::Refused { error }) => return Err(Failure::stated(None, error)),
                 None => {
                     let broken = "it ended in the middle of the call".to_owned();
@@ -114,6 +126,29 @@ impl Calling {
             output.say(&format!("  {DIM}{name:5}{DIM:#}  {value}"));
         }
     }
+}
+
+/// The end of a call, and whether its output was passed on while it ran.
+struct Heard {
+    result: CallResult,
+    output_came: bool,
+}
+
+/// Passes on what was kept of a process's output.
+fn pass_on(kept: &Value, output: &Output) -> Result<(), Failure> {
+    for (name, stream) in [
+        ("stdout", OutputStream::Stdout),
+        ("stderr", OutputStream::Stderr),
+    ] {
+        let Some(kept) = kept.get(name) else { continue };
+        let member = |name: &str| kept.get(name).and_then(Value::as_str);
+        match (member("text"), member("base64")) {
+            (Some(text), _) => output.raw(stream, text.as_bytes())?,
+            (None, Some(bytes)) => output.raw(stream, &STANDARD.decode(bytes).map_err(garbled)?)?,
+            (None, None) => {}
+        }
+    }
+    Ok(())
 }
 
 /// Says what the exit code and the output alone would not.

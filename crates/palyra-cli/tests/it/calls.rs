@@ -198,6 +198,31 @@ fn waiting_tells_how_to_decide() {
 }
 
 #[test]
+fn a_joined_call_shows_the_output_at_the_end() {
+    // Not UTF-8 on one stream, so that one comes as base64 and the other as text.
+    let output = json!({
+        "stdout": {"base64": "G1szMW3/AA=="}, "stderr": {"text": "err\u{1b}"},
+        "stdout_bytes": 7, "stderr_bytes": 4
+    });
+    let done = finished("completed", &json!({"exit_code": 3, "output": output}));
+    let joined = json!({
+        "event": "approval_pending", "call_id": CALL, "approval_id": APPROVAL,
+        "expires_at": "2099-01-01T00:00:00Z", "joined": true
+    });
+    let (palyra, _fake) = answering(vec![accepted(), joined, done.clone()]);
+    let ran = palyra.command(&["exec", "--", "x"]).output().unwrap();
+    assert_eq!(ran.stdout, b"\x1b[31m\xff\0");
+    assert!(ran.stderr.ends_with(b"err\x1b"), "{ran:?}");
+    assert_eq!(ran.status.code(), Some(3));
+
+    // What came while it ran is not printed twice.
+    let piece = json!({"event": "output", "stream": "stdout", "base64": "aGk="});
+    let (palyra, _fake) = answering(vec![accepted(), piece, done]);
+    let ran = palyra.run(&["exec", "--", "x"]).exits(3);
+    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("hi", ""));
+}
+
+#[test]
 fn an_unknown_agent_is_the_daemons_to_refuse() {
     let palyra = Palyra::new();
     let body = json!({"error": {
