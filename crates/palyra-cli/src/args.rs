@@ -120,6 +120,9 @@ pub struct Exec {
     /// Pass a variable on, or set one; otherwise it sees PATH, LANG, LC_ALL, TERM and TZ
     #[arg(long, value_name = "NAME[=VALUE]")]
     pub env: Vec<EnvArg>,
+    /// Read standard input to its end and give it to the program (UTF-8 only)
+    #[arg(long)]
+    pub stdin: bool,
     /// The program and its arguments; write `--` in front
     #[arg(
         value_name = "PROG",

@@ -55,6 +55,10 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
                 "palyra exec --env CI=1 --env HOME -- make",
                 "set one variable, pass another on",
             ),
+            (
+                "palyra exec --stdin -- sort < names.txt",
+                "with what this shell gives it",
+            ),
             ("palyra exec --json -- id", "the whole result as JSON"),
         ],
     ),

@@ -84,8 +84,9 @@ fn leading_examples(path: &str) -> String {
 
 fn exec_notes() -> String {
     format!(
-        "Its output is passed on byte for byte; its standard input is empty. While it waits for an \
-         approval, the id and the deciding command are on standard error. Ctrl-C cancels it.\n\n{}",
+        "Its output is passed on byte for byte; its standard input is empty unless `--stdin` is \
+         given. While it waits for an approval, the id and the deciding command are on standard \
+         error. Ctrl-C cancels it.\n\n{}",
         exit_codes()
     )
 }

@@ -20,6 +20,7 @@ pub mod output;
 pub mod place;
 pub mod safe;
 pub mod session;
+pub mod stdin;
 pub mod table;
 pub mod values;
 pub mod when;

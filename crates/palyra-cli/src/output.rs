@@ -101,8 +101,7 @@ impl Output {
     /// # Errors
     /// It could not be written.
     pub fn text(&self, text: &str) -> Result<(), Failure> {
-        let mut to = anstream::stdout().lock();
-        let wrote = to.write_all(text.as_bytes()).and_then(|()| to.flush());
+        let wrote = write_all(&mut anstream::stdout().lock(), text.as_bytes());
         wrote.map_err(|error| Failure::unwritable(&error))
     }
 
@@ -188,9 +187,12 @@ fn written<T: Serialize>(value: &T, formatter: impl serde_json::ser::Formatter) 
     String::from_utf8(bytes).unwrap_or_default()
 }
 
+/// A reader may keep us waiting as long as they like, and somebody has to hear Ctrl-C meanwhile.
 fn write_all(to: &mut dyn Write, bytes: &[u8]) -> std::io::Result<()> {
-    to.write_all(bytes)?;
-    to.flush()
+    tokio::task::block_in_place(|| {
+        to.write_all(bytes)?;
+        to.flush()
+    })
 }
 
 /// The width that `COLUMNS` or the terminal gives.

@@ -4,8 +4,6 @@
 //! pass the same door here first: what is not one strict JSON value could otherwise reach into the
 //! request around it, and the answer comes sooner.
 
-use std::io::Read;
-
 use palyra_core::json::NotCanonical;
 use palyra_core::{CanonicalJson, render};
 
@@ -15,10 +13,8 @@ use crate::exit::{Exit, Meaning};
 use crate::failure::Failure;
 use crate::place;
 use crate::session::Session;
+use crate::stdin;
 use crate::values::JsonArg;
-
-/// More than any tool takes; the daemon's own limits are lower and speak for themselves.
-const MAX_ARGUMENTS: u64 = 64 << 20;
 
 pub(super) async fn run(args: &Call, session: &Session) -> Result<Exit, Failure> {
     let tool = args.tool.as_str();
@@ -70,32 +66,11 @@ fn body(tool: &str, arguments: &[u8], workspace: Option<&str>) -> Vec<u8> {
 fn read(arguments: &JsonArg) -> Result<Vec<u8>, Failure> {
     match arguments {
         JsonArg::Text(text) => Ok(text.clone().into_bytes()),
-        JsonArg::Stdin => limited("standard input", Ok(std::io::stdin().lock())),
-        JsonArg::File(path) => limited(&format!("`{}`", path.display()), std::fs::File::open(path)),
+        JsonArg::Stdin => stdin::read(),
+        JsonArg::File(path) => {
+            stdin::limited(&format!("`{}`", path.display()), std::fs::File::open(path))
+        }
     }
-}
-
-fn limited(name: &str, source: std::io::Result<impl Read>) -> Result<Vec<u8>, Failure> {
-    let mut bytes = Vec::new();
-    let read = source.and_then(|source| source.take(MAX_ARGUMENTS + 1).read_to_end(&mut bytes));
-    read.map_err(|error| {
-        Failure::usage(
-            format!("the arguments cannot be read from {name}: {error}"),
-            "give JSON text, `-` for standard input, or `@FILE` after `--args`",
-        )
-    })?;
-    if bytes.len() as u64 > MAX_ARGUMENTS {
-        return Err(Failure::new(
-            Meaning::Usage,
-            "input_too_large",
-            format!(
-                "{name} holds more than {} MiB of arguments",
-                MAX_ARGUMENTS >> 20
-            ),
-            "send less; put large content into a file of the workspace",
-        ));
-    }
-    Ok(bytes)
 }
 
 /// The arguments as far as they fit on a line.
@@ -134,8 +109,6 @@ mod tests {
                 Meaning::Usage
             );
         }
-        let endless = limited("x", Ok(std::io::repeat(b' '))).unwrap_err();
-        assert_eq!(endless.code, "input_too_large");
     }
 
     #[test]

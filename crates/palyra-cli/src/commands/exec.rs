@@ -17,6 +17,7 @@ use crate::exit::{Exit, Meaning};
 use crate::failure::Failure;
 use crate::place;
 use crate::session::Session;
+use crate::stdin;
 
 const TOOL: &str = "palyra.process.run";
 
@@ -31,6 +32,11 @@ pub(super) async fn run(args: &Exec, session: &Session) -> Result<Exit, Failure>
         .as_deref()
         .map(place::workspace)
         .transpose()?;
+    let input = args.stdin.then(stdin::read_text).transpose()?;
+    if input.is_none() && stdin::has_data() {
+        let note = "standard input is not passed on; use --stdin";
+        session.output.note(note);
+    }
     let here = place::here();
     let mut client = session.connect_or_start().await?;
     let scope = match (given, &session.agent) {
@@ -38,7 +44,7 @@ pub(super) async fn run(args: &Exec, session: &Session) -> Result<Exit, Failure>
         (None, None) => Scope::Named(here.clone()?),
         (None, Some(agent)) => Scope::Fixed(agents_workspace(&mut client, agent.0.as_str()).await?),
     };
-    let request = meant.request(scope, here.ok());
+    let request = meant.request(scope, here.ok(), input);
     let who = session
         .agent
         .as_ref()
@@ -99,7 +105,7 @@ impl Meant {
     }
 
     /// The request. It starts where we stand if that is inside the workspace, else at its top.
-    fn request(&self, scope: Scope, here: Option<String>) -> CallRequest {
+    fn request(&self, scope: Scope, here: Option<String>, stdin: Option<String>) -> CallRequest {
         let (workspace, beneath) = match scope {
             Scope::Named(folder) => (Some(folder.clone()), Some(folder)),
             Scope::Fixed(folder) => (None, folder),
@@ -121,6 +127,7 @@ impl Meant {
             }
         };
         maybe("cwd", cwd.map(Value::from));
+        maybe("stdin", stdin.map(Value::from));
         maybe("timeout_ms", self.timeout_ms.map(Value::from));
         maybe("tier", self.tier.map(Value::from));
         CallRequest {
@@ -209,7 +216,7 @@ mod tests {
 
     fn arguments(words: &[&str], scope: Scope, here: &str) -> (Value, Option<String>) {
         let request = Meant::new(&exec(words), caller).unwrap();
-        let request = request.request(scope, Some(here.to_owned()));
+        let request = request.request(scope, Some(here.to_owned()), None);
         (request.arguments, request.workspace)
     }
 

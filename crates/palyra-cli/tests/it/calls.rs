@@ -1,6 +1,6 @@
 //! `exec` and `call` against a fake daemon: what is sent, what is heard, how it ends.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::process::Stdio;
 
 use palyra_api::wire::AS_HEADER;
@@ -68,6 +68,53 @@ fn output_passes_byte_for_byte() {
         "timeout_ms": 2000
     });
     assert_eq!(sent["arguments"], arguments);
+}
+
+#[test]
+fn standard_input_goes_along_when_asked() {
+    let (palyra, fake) = answering(vec![accepted(), finished("completed", &json!({}))]);
+    std::fs::write(palyra.path("work/in.txt"), "b\na\n").unwrap();
+    let given = || std::fs::File::open(palyra.path("work/in.txt")).unwrap();
+    let run = |words: &[&str]| Ran::from(palyra.command(words).stdin(given()).output().unwrap());
+    let ran = run(&["exec", "--stdin", "--", "sort"]).exits(0);
+    assert_eq!(ran.stderr, "");
+    assert_eq!(fake.call()["arguments"]["stdin"], "b\na\n");
+
+    let note = "palyra: standard input is not passed on; use --stdin\n";
+    assert_eq!(run(&["exec", "--", "sort"]).exits(0).stderr, note);
+    assert_eq!(run(&["exec", "-q", "--", "sort"]).exits(0).stderr, "");
+    let last: Value = serde_json::from_str(&fake.asked().last().unwrap().body).unwrap();
+    assert_eq!(last["arguments"].get("stdin"), None);
+
+    std::fs::write(palyra.path("work/in.txt"), b"ab\xff").unwrap();
+    let calls = fake.asked().len();
+    run(&["exec", "--stdin", "--", "sort"])
+        .exits(125)
+        .complains("not UTF-8: byte 2", "file of the workspace");
+    assert_eq!(fake.asked().len(), calls, "nothing is sent");
+}
+
+#[test]
+fn ctrl_c_is_heard_while_standard_input_is_awaited() {
+    let palyra = Palyra::new();
+    for words in [
+        &["exec", "--stdin", "--", "sort"][..],
+        &["call", "palyra.echo", "--args", "-"],
+    ] {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        let mut command = palyra.command(words);
+        let child = command
+            .stdin(reader)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // It reads once the pipe, which holds 64 KiB, takes more than that.
+        writer.write_all(&[b' '; 128 << 10]).unwrap();
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        let ran = Ran::from(child.wait_with_output().unwrap()).exits(130);
+        assert!(ran.stderr.contains("cancelled"), "{ran:?}");
+    }
 }
 
 #[test]
@@ -262,6 +309,36 @@ fn ctrl_c_cancels() {
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     let ran = Ran::from(child.wait_with_output().unwrap()).exits(130);
     assert!(ran.stderr.contains(&format!("cancelled {CALL}")), "{ran:?}");
+    fake.gone
+        .recv_timeout(std::time::Duration::from_secs(10))
+        .unwrap();
+}
+
+#[test]
+fn ctrl_c_is_heard_while_nobody_reads_the_output() {
+    let palyra = Palyra::new();
+    // More than a pipe holds, so that it cannot be written to its end.
+    let large = "A".repeat(256 << 10);
+    let piece = json!({"event": "output", "stream": "stdout", "base64": large});
+    let fake = Fake::listen(
+        &palyra.home(),
+        &[(
+            "POST /api/v1/calls",
+            Answer::Silence(vec![accepted(), piece]),
+        )],
+    );
+    let mut command = palyra.command(&["exec", "--", "yes"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut first = [0];
+    child
+        .stdout
+        .as_mut()
+        .unwrap()
+        .read_exact(&mut first)
+        .unwrap();
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
     fake.gone
         .recv_timeout(std::time::Duration::from_secs(10))
         .unwrap();
