@@ -1,23 +1,29 @@
 //! A call as its caller hears it: the wait for a person, the output, the end.
 
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use palyra_api::wire::{CallEvent, CallResult, Outcome, OutputStream};
+use palyra_api::wire::{Approval, CallEvent, CallResult, Outcome, OutputStream};
 use palyra_api::{Client, ClientError};
-use palyra_core::{Clock, SystemClock};
+use palyra_core::{ApprovalId, Clock, SystemClock};
 use serde_json::Value;
 
+use crate::commands::approvals;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::{COMMAND, DIM, Output, STRONG, pretty};
 use crate::safe;
+use crate::session::Session;
 use crate::when;
 
 /// The call that goes on, for whoever has to say that it was cancelled.
 pub static UNDER_WAY: OnceLock<String> = OnceLock::new();
+
+/// How long a person waits to hear what waits for them.
+const SOON: Duration = Duration::from_secs(2);
 
 /// Which command makes the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +38,7 @@ pub enum By {
 pub struct Calling {
     /// The request as JSON.
     pub body: Bytes,
-    /// What will run, harmless to a terminal.
+    /// What was asked for, harmless to a terminal; shown when the daemon does not say what it found.
     pub what: String,
     /// Which command makes it.
     pub by: By,
@@ -43,11 +49,12 @@ impl Calling {
     ///
     /// # Errors
     /// It could not be proposed, or the conversation broke.
-    pub async fn run(self, client: &mut Client, output: &Output) -> Result<Exit, Failure> {
+    pub async fn run(self, client: &mut Client, session: &Session) -> Result<Exit, Failure> {
+        let output = &session.output;
         let Heard {
             result,
             output_came,
-        } = self.hear(client, output).await?;
+        } = self.hear(client, session).await?;
         match (&result.output, self.by) {
             _ if output.is_json() => output.document(&result)?,
             (Some(value), By::Call) => output.text(&format!("{}\n", pretty(value)))?,
@@ -63,7 +70,8 @@ impl Calling {
     ///
     /// # Errors
     /// It could not be proposed, or the conversation broke.
-    async fn hear(&self, client: &mut Client, output: &Output) -> Result<Heard, Failure> {
+    async fn hear(&self, client: &mut Client, session: &Session) -> Result<Heard, Failure> {
+        let output = &session.output;
         let mut events = client.call_events(self.body.clone()).await?;
         let (mut waited, mut output_came) = (false, false);
         loop {
@@ -78,7 +86,9 @@ impl Calling {
                     ..
                 }) => {
                     waited = true;
-                    self.tell_waiting(&approval_id, &expires_at, joined, output);
+                    let found = what_was_found(&approval_id, session).await;
+                    let what = found.as_ref().unwrap_or(&self.what);
+                    tell_waiting(what, &approval_id, &expires_at, joined, output);
                 }
                 Some(CallEvent::Started) if waited => output.note("approved; it runs"),
                 Some(CallEvent::Started) => {}
@@ -103,28 +113,41 @@ impl Calling {
             }
         }
     }
+}
 
-    /// Not a note: without it the command would only seem to hang.
-    fn tell_waiting(&self, approval: &str, expires_at: &str, joined: bool, output: &Output) {
-        let approval = safe::line(approval);
-        let until = when::instant(expires_at, SystemClock.now());
-        let decide = format!("palyra approvals decide {approval} --decision");
-        let joined = if joined {
-            " (the same call was waiting already)"
-        } else {
-            ""
-        };
-        output.say(&format!(
-            "waiting for approval {STRONG}{approval}{STRONG:#}{joined}"
-        ));
-        for (name, value) in [
-            ("what", self.what.clone()),
-            ("yes", format!("{COMMAND}{decide} allow{COMMAND:#}")),
-            ("no", format!("{COMMAND}{decide} deny{COMMAND:#}")),
-            ("until", format!("{until}; then it is denied")),
-        ] {
-            output.say(&format!("  {DIM}{name:5}{DIM:#}  {value}"));
-        }
+/// Who asks and what will really run, as the daemon found it; nothing if it does not say in time.
+async fn what_was_found(approval: &str, session: &Session) -> Option<String> {
+    let approval: ApprovalId = approval.parse().ok()?;
+    let asking = async {
+        // The call's own connection is busy telling of the call.
+        let mut client = session.connect().await.ok()?;
+        let found: Approval = client.get(&approvals::path(approval.as_str())).await.ok()?;
+        let who = safe::line(&found.principal);
+        Some(format!("{who}: {}", approvals::what(&found)))
+    };
+    tokio::time::timeout(SOON, asking).await.ok().flatten()
+}
+
+/// Not a note: without it the command would only seem to hang.
+fn tell_waiting(what: &str, approval: &str, expires_at: &str, joined: bool, output: &Output) {
+    let approval = safe::line(approval);
+    let until = when::instant(expires_at, SystemClock.now());
+    let decide = format!("palyra approvals decide {approval} --decision");
+    let joined = if joined {
+        " (the same call was waiting already)"
+    } else {
+        ""
+    };
+    output.say(&format!(
+        "waiting for approval {STRONG}{approval}{STRONG:#}{joined}"
+    ));
+    for (name, value) in [
+        ("what", what.to_owned()),
+        ("yes", format!("{COMMAND}{decide} allow{COMMAND:#}")),
+        ("no", format!("{COMMAND}{decide} deny{COMMAND:#}")),
+        ("until", format!("{until}; then it is denied")),
+    ] {
+        output.say(&format!("  {DIM}{name:5}{DIM:#}  {value}"));
     }
 }
 

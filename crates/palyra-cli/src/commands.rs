@@ -1,7 +1,7 @@
 //! What each command means and does: one file a noun.
 
 mod agents;
-mod approvals;
+pub(crate) mod approvals;
 mod call;
 mod calls;
 mod exec;

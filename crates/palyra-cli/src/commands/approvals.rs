@@ -2,11 +2,12 @@
 //!
 //! An agent chose the words that are shown here, so all of them go through [`crate::safe`].
 
+use palyra_api::ClientError;
 use palyra_api::wire::{Approval, Decide, Decision, Page};
-use palyra_core::{Clock, SystemClock, Timestamp};
+use palyra_core::{Clock, SystemClock, Timestamp, render};
+use serde_json::Value;
 
 use crate::args::{ApprovalsAction, DecisionArg};
-use crate::calling::quoted;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::{BAD, DIM, GOOD, Output, PLAIN, WAITING};
@@ -15,7 +16,6 @@ use crate::table::{Cell, Column, Facts, Table};
 use crate::{safe, when};
 
 const PATH: &str = "/api/v1/approvals";
-const PROCESS_RUN: &str = "palyra.process.run";
 
 pub(super) async fn run(action: &ApprovalsAction, session: &Session) -> Result<Exit, Failure> {
     let output = &session.output;
@@ -37,8 +37,10 @@ pub(super) async fn run(action: &ApprovalsAction, session: &Session) -> Result<E
             tell_more(&page, *all, output);
         }
         ApprovalsAction::Show { id } => {
-            let approval: Approval = super::get(session, &format!("{PATH}/{id}")).await?;
-            output.answer(&approval, render)?;
+            let wire: Value = super::get(session, &format!("{PATH}/{id}")).await?;
+            let (approval, planned) = (known(&wire)?, known(&wire)?);
+            output.answer(&wire, |_| rendered(&approval, &planned))?;
+            tell_hidden(&approval, output);
             if approval.state == "pending" {
                 output.suggest(&format!(
                     "answer with `palyra approvals decide {id} --decision allow` (or `deny`)"
@@ -76,18 +78,31 @@ fn decided(approval: &Approval) -> String {
     )
 }
 
-/// The call in one line: a program as it would be typed, anything else as the daemon puts it.
-/// Folder and environment are left to `show`, which has the exact arguments.
-fn what(approval: &Approval) -> String {
-    let argv = approval
-        .arguments
-        .as_ref()
-        .and_then(|given| given.get("argv"));
-    let words = argv.and_then(|argv| serde_json::from_value::<Vec<String>>(argv.clone()).ok());
-    match words {
-        Some(words) if approval.tool == PROCESS_RUN => quoted(&words),
-        Some(_) | None => safe::once(&approval.summary).into_owned(),
-    }
+/// What was found to run, as far as the daemon says; an older one says less.
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(default)]
+struct Planned {
+    program: Option<String>,
+    workspace: Option<String>,
+    run_as: Option<String>,
+    effects: Vec<String>,
+}
+
+fn known<T: serde::de::DeserializeOwned>(wire: &Value) -> Result<T, Failure> {
+    T::deserialize(wire).map_err(|error| ClientError::Broken(error.to_string()).into())
+}
+
+/// What will really run, in one line: the daemon put it together from the program it found, and
+/// made it visible. The words that the agent asked with can name anything.
+pub(crate) fn what(approval: &Approval) -> String {
+    // Line breaks are the daemon's own, since those of an agent are spelled out.
+    let lines = approval.summary.lines().map(|line| safe::once(line.trim()));
+    lines.collect::<Vec<_>>().join(" ")
+}
+
+/// Where the question stands in full.
+pub(crate) fn path(approval: &str) -> String {
+    format!("{PATH}/{approval}")
 }
 
 fn list(page: &Page<Approval>, all: bool, output: &Output, now: Timestamp) -> String {
@@ -141,19 +156,38 @@ fn tell_more(page: &Page<Approval>, all: bool, output: &Output) {
     }
 }
 
-fn render(approval: &Approval) -> String {
+/// What the text leaves out is in the document.
+fn tell_hidden(approval: &Approval, output: &Output) {
+    let arguments = approval.arguments.as_ref();
+    let hidden = arguments.map_or(0, |json| render::json(json, safe::WIDTH).hidden_bytes);
+    if hidden > 0 {
+        let id = safe::line(&approval.approval_id);
+        output.suggest(&format!(
+            "{hidden} bytes of the arguments are not shown; \
+             see them all with `palyra approvals show {id} --json`"
+        ));
+    }
+}
+
+fn rendered(approval: &Approval, planned: &Planned) -> String {
     let now = SystemClock.now();
     let instant = |at: &String| Cell::rendered(when::instant(at, now));
     let arguments = match &approval.arguments {
         Some(arguments) => Cell::json(arguments),
         None => vec![Cell::styled("no longer kept", DIM)],
     };
+    let effects = planned.effects.iter();
+    let effects = effects.map(|effect| Cell::rendered(safe::once(effect)));
     Facts::default()
         .with("approval", &approval.approval_id)
         .styled("state", &approval.state, state_style(&approval.state))
         .with("who", &approval.principal)
         .with("tool", &approval.tool)
         .with("what", Cell::rendered(what(approval)))
+        .maybe("program", planned.program.as_ref())
+        .maybe("workspace", planned.workspace.as_ref())
+        .maybe("runs as", planned.run_as.as_ref())
+        .lines("effects", effects)
         .with("call", &approval.call_id)
         .with("asked", instant(&approval.requested_at))
         .with("expires", instant(&approval.expires_at))
@@ -177,15 +211,21 @@ fn state_style(state: &str) -> anstyle::Style {
 mod tests {
     use super::*;
 
-    fn approval() -> Approval {
-        let wire = serde_json::json!({
+    fn wire() -> Value {
+        serde_json::json!({
             "approval_id": "appr_x", "state": "pending", "call_id": "call_x",
             "tool": "palyra.process.run", "principal": "agent:claude",
             "requested_at": "2026-11-15T09:00:00Z", "expires_at": "2026-11-15T09:10:00Z",
-            "reason": "no\u{1b}[2J\u{202e}", "summary": "ls\r\u{1b}[1A",
-            "arguments": {"argv": ["ls", "\u{202e}txt", "\u{9b}1m"]}, "effects": []
-        });
-        serde_json::from_value(wire).unwrap()
+            "reason": "no\u{1b}[2J\u{202e}",
+            "summary": r"/tmp/evil/git status '\u{202e}txt', in /home/a",
+            "program": "/tmp/evil/git", "workspace": "/home/a\u{1b}", "run_as": "owner (1000)",
+            "effects": [r"runs /tmp/evil/git", r"writes /home/a\u{1b}"],
+            "arguments": {"argv": ["git", "status", "\u{202e}txt", " ".repeat(300)]}
+        })
+    }
+
+    fn approval() -> Approval {
+        known(&wire()).unwrap()
     }
 
     fn shown(text: &str) -> String {
@@ -201,16 +241,45 @@ mod tests {
     }
 
     #[test]
+    fn what_really_runs_is_shown() {
+        let text = shown(&rendered(&approval(), &known(&wire()).unwrap()));
+        for row in [
+            r"what       /tmp/evil/git status '\u{202e}txt', in /home/a",
+            "program    /tmp/evil/git",
+            r"workspace  /home/a\u{1b}",
+            "runs as    owner (1000)",
+            "effects    runs /tmp/evil/git",
+            r"           writes /home/a\u{1b}",
+        ] {
+            assert!(text.lines().any(|line| line == row), "{row}: {text}");
+        }
+        // A daemon that says less is no error.
+        let text = shown(&rendered(&approval(), &Planned::default()));
+        assert!(!text.contains("runs as"), "{text}");
+    }
+
+    #[test]
     fn an_agents_words_cannot_repaint_the_question() {
-        let text = shown(&render(&approval()));
-        assert!(text.contains(r"ls '\u{202e}txt' '\u{9b}1m'"), "{text}");
-        let other = Approval {
-            tool: "palyra.fs.write".to_owned(),
+        let text = shown(&rendered(&approval(), &known(&wire()).unwrap()));
+        for part in [
+            r#""\u{202e}txt""#,
+            r#""\{300 spaces}""#,
+            r"no\u{1b}[2J\u{202e}",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let done = shown(&decided(&approval()));
+        assert!(done.starts_with("pending appr_x: /tmp/evil/git"), "{done}");
+        let other = |summary: &str| Approval {
+            summary: summary.to_owned(),
             ..approval()
         };
-        assert!(shown(&render(&other)).contains(r"ls\r\u{1b}[1A"));
-        assert!(text.contains(r#""\u{202e}txt""#), "{text}");
-        assert!(shown(&decided(&approval())).starts_with("pending appr_x: ls"));
+        assert_eq!(what(&other("ls\r\u{1b}[1A")), r"ls\r\u{1b}[1A");
+        let indented = "palyra.fs.write {\n  \"path\": \"a\\u{1b}\"\n}";
+        assert_eq!(
+            what(&other(indented)),
+            r#"palyra.fs.write { "path": "a\u{1b}" }"#
+        );
     }
 
     #[test]
@@ -225,6 +294,7 @@ mod tests {
         };
         let now = "2026-11-15T09:04:00Z".parse().unwrap();
         let text = shown(&list(&page, false, &Output::new(style), now));
-        assert!(text.contains("appr_x     4m    6m  agent:claude"), "{text}");
+        let row = "appr_x     4m    6m  agent:claude  /tmp/evil/git status";
+        assert!(text.contains(row), "{text}");
     }
 }

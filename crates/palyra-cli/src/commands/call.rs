@@ -36,7 +36,7 @@ pub(super) async fn run(args: &Call, session: &Session) -> Result<Exit, Failure>
         what: format!("{who}: {tool} {}", shortened(&text)),
         by: By::Call,
     };
-    calling.run(&mut client, &session.output).await
+    calling.run(&mut client, session).await
 }
 
 /// The strict door, with the codes of the daemon's own.

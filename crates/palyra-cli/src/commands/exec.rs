@@ -62,7 +62,7 @@ pub(super) async fn run(args: &Exec, session: &Session) -> Result<Exit, Failure>
         what: format!("{who}: {}", quoted(&meant.argv)),
         by: By::Exec,
     };
-    calling.run(&mut client, &session.output).await
+    calling.run(&mut client, session).await
 }
 
 /// The folder an agent works on, as far as we may know it.

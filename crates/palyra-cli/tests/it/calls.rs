@@ -245,6 +245,33 @@ fn waiting_tells_how_to_decide() {
 }
 
 #[test]
+fn waiting_tells_what_was_found_to_run() {
+    let palyra = Palyra::new();
+    let pending = json!({
+        "event": "approval_pending", "call_id": CALL, "approval_id": APPROVAL,
+        "expires_at": "2099-01-01T00:00:00Z", "joined": false
+    });
+    let approval = json!({
+        "approval_id": APPROVAL, "state": "pending", "call_id": CALL,
+        "tool": "palyra.process.run", "principal": "agent:x",
+        "requested_at": "2026-11-15T09:00:00Z", "expires_at": "2099-01-01T00:00:00Z",
+        "summary": r"/tmp/evil/git 'a\u{1b}', in /home/a", "effects": []
+    });
+    let events = vec![accepted(), pending, finished("completed", &json!({}))];
+    let shown = format!("GET /api/v1/approvals/{APPROVAL}");
+    let _fake = Fake::listen(
+        &palyra.home(),
+        &[
+            ("POST /api/v1/calls", Answer::Events(events)),
+            (&shown, Answer::Json(200, approval)),
+        ],
+    );
+    let ran = palyra.run(&["exec", "--", "git", "a\u{1b}"]).exits(0);
+    let what = r"what   agent:x: /tmp/evil/git 'a\u{1b}', in /home/a";
+    assert!(ran.stderr.contains(what), "{}", ran.stderr);
+}
+
+#[test]
 fn a_joined_call_shows_the_output_at_the_end() {
     // Not UTF-8 on one stream, so that one comes as base64 and the other as text.
     let output = json!({
