@@ -17,6 +17,8 @@ use crate::table::{Cell, Column, Facts, Table};
 use crate::{safe, when};
 
 const PATH: &str = "/api/v1/calls";
+/// The member of an output that says what broke.
+const ERROR: &str = "error";
 
 pub(super) async fn run(action: &CallsAction, session: &Session) -> Result<Exit, Failure> {
     let output = &session.output;
@@ -115,6 +117,10 @@ fn render(call: &CallDetail, output: &Output) -> String {
         )
         .maybe("took", took(summary))
         .maybe("approval", summary.approval_id.as_ref())
+        .lines(
+            "error",
+            given_back.as_ref().map(error_lines).unwrap_or_default(),
+        )
         .lines("arguments", json_lines(arguments.as_ref()))
         .lines(
             "output",
@@ -139,6 +145,19 @@ fn json_lines(value: Option<&Value>) -> Vec<Cell> {
     }
 }
 
+/// What broke, which the record names only by its kind.
+fn error_lines(output: &Value) -> Vec<Cell> {
+    let Some(error) = output.get(ERROR) else {
+        return Vec::new();
+    };
+    let lines = match error.get("message").unwrap_or(error) {
+        Value::String(message) => safe::lines(message).map(Cell::rendered).collect(),
+        Value::Null => Vec::new(),
+        other => Cell::json(other),
+    };
+    lines.into_iter().map(|line| line.in_style(BAD)).collect()
+}
+
 /// What the tool gave back. Text over several lines is shown as lines, not as one JSON string.
 fn output_lines(value: &Value) -> Vec<Cell> {
     let Value::Object(members) = value else {
@@ -146,6 +165,7 @@ fn output_lines(value: &Value) -> Vec<Cell> {
     };
     members
         .iter()
+        .filter(|(name, _)| *name != ERROR)
         .flat_map(|(name, value)| member_lines(name, value))
         .collect()
 }
@@ -217,6 +237,27 @@ mod tests {
         let text = plain(&list(&page, &Output::new(style), now));
         let row = "call_x   4m  user:owner  palyra.process.run  completed     7  12ms";
         assert_eq!(text.lines().nth(1), Some(row), "{text}");
+    }
+
+    #[test]
+    fn what_broke_has_a_row_of_its_own() {
+        let output = serde_json::json!({"error": "no program `a\u{1b}`", "stdout": "x"});
+        let call = CallDetail {
+            summary: summary(),
+            arguments: None,
+            facts: None,
+            output: Some(output),
+            entries: Vec::new(),
+        };
+        let style = crate::args::Style {
+            json: false,
+            quiet: false,
+        };
+        let text = plain(&render(&call, &Output::new(style)));
+        for row in [r"error      no program `a\u{1b}`", "output     stdout: x"] {
+            assert!(text.lines().any(|line| line == row), "{row}: {text}");
+        }
+        assert!(error_lines(&serde_json::json!({"message": "fine"})).is_empty());
     }
 
     #[test]

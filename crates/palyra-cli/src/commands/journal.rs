@@ -6,6 +6,7 @@ use palyra_api::Client;
 use palyra_api::wire::{JournalEntry, Page, Status};
 use palyra_core::entry::{Answer, Entry};
 use palyra_core::{ApprovalDecision, Clock, Ending, SystemClock, Timestamp};
+use serde_json::Value;
 
 use crate::args::JournalAction;
 use crate::exit::Exit;
@@ -112,10 +113,23 @@ fn kind_style(kind: &str) -> anstyle::Style {
 
 /// An entry in a few words, harmless to a terminal; one from a newer daemon, as it is.
 fn detail(entry: &JournalEntry) -> String {
-    match serde_json::from_value::<Entry>(entry.entry.clone()) {
+    match serde_json::from_value::<Entry>(with_messages(entry.entry.clone())) {
         Ok(known) => safe::once(&words(&known)).into_owned(),
         Err(_) => safe::once(&compact(&entry.entry)).into_owned(),
     }
+}
+
+/// A record names the kind of a failure and may leave its message out: that can hold a path or a
+/// name, and belongs to the output.
+fn with_messages(mut entry: Value) -> Value {
+    for report in ["/report/ending", "/attestation/ending"] {
+        let ending = entry.pointer_mut(report).and_then(Value::as_object_mut);
+        if let Some(ending) = ending.filter(|ending| ending.get("ending") == Some(&"failed".into()))
+        {
+            ending.entry("message").or_insert_with(|| "".into());
+        }
+    }
+    entry
 }
 
 fn words(entry: &Entry) -> String {
@@ -192,7 +206,7 @@ fn ending(ending: &Ending) -> String {
         Ending::Signalled { signal } => format!("signal {signal}"),
         Ending::TimedOut => "timed out".to_owned(),
         Ending::Cancelled { reason } => format!("cancelled: {reason}"),
-        Ending::Failed { kind, message } => format!("{}: {message}", kind.as_str()),
+        Ending::Failed { kind, .. } => kind.as_str().to_owned(),
     }
 }
 
@@ -219,6 +233,30 @@ mod tests {
             "kind": "approval_decided", "decision": "deny", "decided_by": "owner", "reason": "no"
         });
         assert_eq!(detail(&entry(decided)), "deny by owner: no");
+    }
+
+    #[test]
+    fn a_failure_is_told_by_its_kind() {
+        let report = |ending: Value| {
+            serde_json::json!({
+                "executor": "sandbox_tier_b", "sandbox_enforcement": "tier_b", "layers": [],
+                "started_at": "2026-11-15T09:00:00Z", "ended_at": "2026-11-15T09:00:02Z",
+                "ending": ending, "truncated": false, "running_as_root": false
+            })
+        };
+        let kind = serde_json::json!({"ending": "failed", "kind": "program_not_found"});
+        let told = serde_json::json!({
+            "ending": "failed", "kind": "program_not_found", "message": "no `s3cret`"
+        });
+        for ending in [kind, told] {
+            let finished = serde_json::json!({
+                "kind": "finished", "report": report(ending), "output": format!("sha256:{}", "0".repeat(64))
+            });
+            assert_eq!(
+                detail(&entry(finished)),
+                "program_not_found in 2.0s (tier_b)"
+            );
+        }
     }
 
     #[test]
