@@ -81,13 +81,16 @@ impl Client {
                 let nothing_there =
                     matches!(source.kind(), Kind::NotFound | Kind::ConnectionRefused);
                 match nothing_there {
-                    true => ClientError::NoDaemon { socket: shown },
+                    true => ClientError::NoDaemon {
+                        socket: shown.clone(),
+                    },
                     false => ClientError::Forbidden {
-                        socket: shown,
+                        socket: shown.clone(),
                         source,
                     },
                 }
             })?;
+        only_our_own(&stream, &shown)?;
         let io = hyper_util::rt::TokioIo::new(stream);
         let (sender, connection) = hyper::client::conn::http1::handshake(io).await?;
         tokio::spawn(connection);
@@ -150,7 +153,7 @@ impl Client {
         let mut request = self.request(Method::POST, "/api/v1/calls", body)?;
         let ndjson = hyper::header::HeaderValue::from_static("application/x-ndjson");
         request.headers_mut().insert(hyper::header::ACCEPT, ndjson);
-        let response = self.sender.send_request(request).await?;
+        let response = self.send(request).await?;
         if !response.status().is_success() {
             return Err(refused(response).await);
         }
@@ -172,7 +175,7 @@ impl Client {
         body: Bytes,
     ) -> Result<(StatusCode, Bytes), ClientError> {
         let request = self.request(method, path, body)?;
-        let response = self.sender.send_request(request).await?;
+        let response = self.send(request).await?;
         let status = response.status();
         Ok((status, collect(response.into_body()).await?))
     }
@@ -184,12 +187,21 @@ impl Client {
         body: Bytes,
     ) -> Result<T, ClientError> {
         let request = self.request(method, path, body)?;
-        let response = self.sender.send_request(request).await?;
+        let response = self.send(request).await?;
         if !response.status().is_success() {
             return Err(refused(response).await);
         }
         let bytes = collect(response.into_body()).await?;
         serde_json::from_slice(&bytes).map_err(broken)
+    }
+
+    /// Sends when the connection has done with the answer before; sooner would be cancelled.
+    async fn send(
+        &mut self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, ClientError> {
+        self.sender.ready().await?;
+        Ok(self.sender.send_request(request).await?)
     }
 
     fn request(
@@ -208,6 +220,22 @@ impl Client {
         }
         request.body(Full::new(body)).map_err(broken)
     }
+}
+
+/// Arguments and environment values go only to a daemon of our own user: anybody could have put a
+/// socket where none was.
+fn only_our_own(stream: &tokio::net::UnixStream, socket: &str) -> Result<(), ClientError> {
+    let peer = stream.peer_cred().map_err(broken)?.uid();
+    let own = rustix::process::geteuid().as_raw();
+    if peer == own {
+        return Ok(());
+    }
+    let why = format!("it belongs to uid {peer}, and this is uid {own}");
+    let source = std::io::Error::new(std::io::ErrorKind::PermissionDenied, why);
+    Err(ClientError::Forbidden {
+        socket: socket.to_owned(),
+        source,
+    })
 }
 
 /// What a call says while it goes on.

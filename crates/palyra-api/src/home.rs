@@ -25,6 +25,12 @@ pub enum NoHome {
         /// What it holds.
         path: String,
     },
+    /// A variable holds a path that is not UTF-8.
+    #[error("`{variable}` is not UTF-8; set it to a folder with a UTF-8 name")]
+    NotText {
+        /// Which.
+        variable: &'static str,
+    },
     /// The socket's path does not fit into a socket address.
     #[error(
         "the socket path `{0}` is longer than 107 bytes; set `PALYRA_HOME` to a shorter folder"
@@ -163,6 +169,10 @@ impl Home {
 }
 
 fn absolute(variable: &'static str, path: PathBuf) -> Result<PathBuf, NoHome> {
+    // Plans and records name these folders as text.
+    if path.to_str().is_none() {
+        return Err(NoHome::NotText { variable });
+    }
     if path.is_absolute() {
         return Ok(path);
     }
@@ -209,6 +219,14 @@ mod tests {
             home(&[("PALYRA_HOME", "p")]),
             Err(NoHome::Relative { .. })
         ));
+        let odd: OsString = std::os::unix::ffi::OsStringExt::from_vec(b"/\xff".to_vec());
+        let odd = Home::from_lookup(|name| (name == "PALYRA_HOME").then(|| odd.clone()));
+        assert_eq!(
+            odd,
+            Err(NoHome::NotText {
+                variable: "PALYRA_HOME"
+            })
+        );
         let long = format!("/{}", "x".repeat(120));
         assert!(matches!(
             home(&[("PALYRA_HOME", &long)]),

@@ -93,7 +93,7 @@ pub struct Tool {
 pub struct Page<T> {
     /// The items.
     pub items: Vec<T>,
-    /// Pass it as `before` for what follows; absent at the end.
+    /// Pass it as `before` (for the journal as `after`) for what follows; absent at the end.
     pub next: Option<String>,
 }
 
@@ -297,8 +297,14 @@ pub struct Approval {
     pub decided_at: Option<String>,
     /// Why, in their words.
     pub reason: Option<String>,
-    /// The call in one line, safe to print.
+    /// What will run, in one line that is safe to print: the program that was found first.
     pub summary: String,
+    /// The program that was found, absolute, when one runs.
+    pub program: Option<String>,
+    /// The folder it works on.
+    pub workspace: Option<String>,
+    /// What it does to the machine, one line each, safe to print.
+    pub effects: Vec<String>,
     /// The exact arguments, while they are kept.
     #[schema(value_type = Option<Object>)]
     pub arguments: Option<Value>,

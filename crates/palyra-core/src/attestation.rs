@@ -1,7 +1,7 @@
 //! What happened: the executor's report, and the attestation made from it.
 
 use crate::blob::Commitment;
-use crate::digest::PlanDigest;
+use crate::digest::PlanSeal;
 use crate::id::{AttestationId, CallId};
 use crate::time::Timestamp;
 
@@ -115,7 +115,7 @@ pub struct ToolAttestation {
     /// Whether its time was over.
     pub timed_out: bool,
     /// The plan that ran.
-    pub plan: PlanDigest,
+    pub plan: PlanSeal,
     /// What was observed.
     #[serde(flatten)]
     pub report: ExecutionReport,

@@ -12,8 +12,8 @@
 use std::future::Future;
 
 use crate::attestation::{ExecutionReport, ToolAttestation};
-use crate::decision::Denial;
-use crate::digest::{CallDigest, PlanDigest};
+use crate::decision::{Denial, DenialCode};
+use crate::digest::{CallDigest, PlanDigest, PlanSeal};
 use crate::facts::Facts;
 use crate::id::{ApprovalId, CallId};
 use crate::plan::Plan;
@@ -84,6 +84,7 @@ pub struct Permit {
     call: CallId,
     digest: CallDigest,
     plan: PlanDigest,
+    seal: PlanSeal,
     grant: Option<ApprovalId>,
     matched: Vec<String>,
 }
@@ -91,13 +92,7 @@ pub struct Permit {
 /// Asks policy about a call.
 pub fn decide(policy: &impl Decides, facts: &Facts) -> ToolDecision {
     match policy.answer(facts) {
-        Ok(PolicyAnswer::Run { matched }) => ToolDecision::Permit(Permit {
-            call: facts.call.clone(),
-            digest: *facts.digest(),
-            plan: *facts.plan(),
-            grant: facts.grant.as_ref().map(|grant| grant.approval.clone()),
-            matched,
-        }),
+        Ok(PolicyAnswer::Run { matched }) => permit(facts, matched),
         Ok(PolicyAnswer::Ask { matched }) => ToolDecision::Ask(Asked { matched }),
         Ok(PolicyAnswer::Deny { matched, denial }) => {
             ToolDecision::Deny(Denied { matched, denial })
@@ -109,6 +104,23 @@ pub fn decide(policy: &impl Decides, facts: &Facts) -> ToolDecision {
     }
 }
 
+/// Only the daemon that prepared a call can run it: facts from a record name no plan to execute.
+fn permit(facts: &Facts, matched: Vec<String>) -> ToolDecision {
+    let Some(plan) = facts.live_plan() else {
+        let reason = "these facts were read from a record, so there is nothing to execute";
+        let denial = Denial::new(DenialCode::PlanChanged, reason, "propose the call again");
+        return ToolDecision::Deny(Denied { matched, denial });
+    };
+    ToolDecision::Permit(Permit {
+        call: facts.call.clone(),
+        digest: *facts.digest(),
+        plan: *plan,
+        seal: *facts.plan(),
+        grant: facts.grant.as_ref().map(|grant| grant.approval.clone()),
+        matched,
+    })
+}
+
 /// What is about to be executed, for whoever makes it durable.
 #[derive(Debug)]
 pub struct Intent<'a> {
@@ -116,8 +128,8 @@ pub struct Intent<'a> {
     pub call: &'a CallId,
     /// Keyed digest of the call.
     pub digest: &'a CallDigest,
-    /// What exactly will run.
-    pub plan: &'a PlanDigest,
+    /// What exactly will run, as it is recorded.
+    pub plan: &'a PlanSeal,
     /// The grant it spends, in the same transaction.
     pub grant: Option<&'a ApprovalId>,
 }
@@ -144,17 +156,18 @@ impl Permit {
             call,
             digest,
             plan,
+            seal,
             grant,
             matched: _,
         } = self;
         let intent = Intent {
             call: &call,
             digest: &digest,
-            plan: &plan,
+            plan: &seal,
             grant: grant.as_ref(),
         };
         ledger.admit(intent).await?;
-        Ok(Admitted { call, plan })
+        Ok(Admitted { call, plan, seal })
     }
 }
 
@@ -164,6 +177,7 @@ impl Permit {
 pub struct Admitted {
     call: CallId,
     plan: PlanDigest,
+    seal: PlanSeal,
 }
 
 /// Shown to an executor as proof that the call in hand was admitted; it cannot be kept.
@@ -229,7 +243,7 @@ impl Admitted {
         let (report, output) = executor.run(running, plan).await;
         Ok(Finished {
             call: self.call,
-            plan: self.plan,
+            seal: self.seal,
             report,
             output,
         })
@@ -249,7 +263,7 @@ pub struct PlanChanged {
 #[must_use]
 pub struct Finished<O> {
     call: CallId,
-    plan: PlanDigest,
+    seal: PlanSeal,
     report: ExecutionReport,
     output: O,
 }
@@ -259,8 +273,8 @@ pub struct Finished<O> {
 pub struct Evidence<'a, O> {
     /// The call.
     pub call: &'a CallId,
-    /// The plan that ran.
-    pub plan: &'a PlanDigest,
+    /// The plan that ran, as it is recorded.
+    pub plan: &'a PlanSeal,
     /// What the executor saw.
     pub report: &'a ExecutionReport,
     /// What the tool gave back.
@@ -288,13 +302,13 @@ impl<O: Send + Sync> Finished<O> {
     ) -> Result<(ToolAttestation, O), Denial> {
         let Self {
             call,
-            plan,
+            seal,
             report,
             output,
         } = self;
         let evidence = Evidence {
             call: &call,
-            plan: &plan,
+            plan: &seal,
             report: &report,
             output: &output,
         };

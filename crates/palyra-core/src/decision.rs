@@ -14,6 +14,8 @@ pub enum DenialCode {
     ApprovalExpired,
     /// The asker went away before anybody answered.
     ApprovalCancelled,
+    /// The asker went away before it started.
+    CallerGone,
     /// The yes was used already, or ended.
     GrantSpent,
     /// The intent could not be made durable.
@@ -40,6 +42,7 @@ impl DenialCode {
             Self::ApprovalDenied => "approval_denied",
             Self::ApprovalExpired => "approval_expired",
             Self::ApprovalCancelled => "approval_cancelled",
+            Self::CallerGone => "caller_gone",
             Self::GrantSpent => "grant_spent",
             Self::JournalUnavailable => "journal_unavailable",
             Self::PlanChanged => "plan_changed",

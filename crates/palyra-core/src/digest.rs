@@ -86,9 +86,15 @@ impl<'de> serde::Deserialize<'de> for Digest {
     }
 }
 
-/// The digest of an execution plan: what exactly will run, and under which walls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+/// The digest of an execution plan: what exactly will run, and under which walls. It stays in
+/// memory, where the corridor compares it; what is recorded is its [`PlanSeal`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PlanDigest(pub Digest);
+
+/// A plan as it is recorded: keyed, because a plan holds arguments and environment values.
+/// Without the key nobody can find an erased short one by hashing candidates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub struct PlanSeal(Digest);
 
 /// "The same call": principal, tool, canonical arguments, effects and plan, under a local key.
 ///
@@ -118,10 +124,20 @@ impl DigestKey {
     /// The digest of these parts under this key.
     #[must_use]
     pub fn call_digest(&self, parts: &[&[u8]]) -> CallDigest {
+        CallDigest(self.keyed("palyra call v1", parts))
+    }
+
+    /// How this plan is recorded.
+    #[must_use]
+    pub fn plan_seal(&self, plan: &PlanDigest) -> PlanSeal {
+        PlanSeal(self.keyed("palyra plan v1", &[plan.0.as_bytes()]))
+    }
+
+    fn keyed(&self, domain: &str, parts: &[&[u8]]) -> Digest {
         #[expect(clippy::expect_used, reason = "HMAC takes a key of any length")]
         let mut mac = hmac::Hmac::<sha2::Sha256>::new_from_slice(&self.0).expect("any length");
-        framed("palyra call v1", parts, |bytes| mac.update(bytes));
-        CallDigest(Digest(mac.finalize().into_bytes().into()))
+        framed(domain, parts, |bytes| mac.update(bytes));
+        Digest(mac.finalize().into_bytes().into())
     }
 }
 

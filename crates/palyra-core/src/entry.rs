@@ -6,7 +6,7 @@
 use crate::attestation::{ExecutionReport, ToolAttestation};
 use crate::blob::Commitment;
 use crate::decision::{ApprovalDecision, Denial};
-use crate::digest::{CallDigest, PlanDigest};
+use crate::digest::{CallDigest, PlanSeal};
 use crate::facts::Origin;
 use crate::id::{ApprovalId, CallId};
 use crate::principal::{AgentName, Principal, UserName};
@@ -117,7 +117,7 @@ pub enum Entry {
         /// Keyed digest of the call.
         digest: CallDigest,
         /// What exactly will run.
-        plan: PlanDigest,
+        plan: PlanSeal,
         /// The approval whose grant it spends.
         approval: Option<ApprovalId>,
     },

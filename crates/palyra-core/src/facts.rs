@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use crate::digest::{CallDigest, DigestKey, PlanDigest};
+use crate::digest::{CallDigest, DigestKey, PlanDigest, PlanSeal};
 use crate::id::{ApprovalId, CallId, DeviceId, RunId};
 use crate::plan::{Plan, Tier};
 use crate::principal::{AgentName, Principal};
@@ -104,7 +104,11 @@ pub struct Facts {
     /// A person's yes, when there is one.
     pub grant: Option<Grant>,
     digest: CallDigest,
-    plan: PlanDigest,
+    plan: PlanSeal,
+    /// The plan itself, only in the daemon that prepared the call: facts read back from a record
+    /// can be judged again, but never turned into a permit.
+    #[serde(skip)]
+    live_plan: Option<PlanDigest>,
 }
 
 impl Facts {
@@ -149,7 +153,8 @@ impl Facts {
             calls_last_minute,
             grant: None,
             digest,
-            plan,
+            plan: key.plan_seal(&plan),
+            live_plan: Some(plan),
         }
     }
 
@@ -167,9 +172,13 @@ impl Facts {
         &self.digest
     }
 
-    /// What exactly would run.
+    /// What exactly would run, as it is recorded.
     #[must_use]
-    pub const fn plan(&self) -> &PlanDigest {
+    pub const fn plan(&self) -> &PlanSeal {
         &self.plan
+    }
+
+    pub(crate) const fn live_plan(&self) -> Option<&PlanDigest> {
+        self.live_plan.as_ref()
     }
 }

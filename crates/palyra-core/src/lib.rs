@@ -25,7 +25,7 @@ pub mod tool;
 pub use attestation::{Ending, ExecutionReport, Layer, RunErrorKind, ToolAttestation};
 pub use blob::{Blob, BlobKind, Commitment};
 pub use decision::{ApprovalDecision, Denial, DenialCode};
-pub use digest::{CallDigest, Digest, DigestKey, PlanDigest};
+pub use digest::{CallDigest, Digest, DigestKey, PlanDigest, PlanSeal};
 pub use facts::{Channel, Effect, Facts, Grant};
 pub use id::{ApprovalId, AttestationId, CallId, DeviceId, RunId};
 pub use json::CanonicalJson;

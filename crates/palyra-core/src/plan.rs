@@ -197,8 +197,9 @@ macro_rules! plan_digest {
     ($($plan:ty => $domain:literal),* $(,)?) => {$(
         impl Plan for $plan {
             fn digest(&self) -> PlanDigest {
-                // A value that cannot be written has no digest in common with any other value.
-                let bytes = serde_json::to_vec(self).unwrap_or_default();
+                // A plan that cannot be written (a path that is not UTF-8) gets a digest that
+                // matches nothing, not even itself: it can never be executed.
+                let bytes = serde_json::to_vec(self).unwrap_or_else(|_| unrepeatable());
                 PlanDigest(Digest::of_parts($domain, &[&bytes]))
             }
         }
@@ -209,4 +210,42 @@ plan_digest! {
     ProcessPlan => "palyra plan process v1",
     FilePlan => "palyra plan file v1",
     ReplyPlan => "palyra plan reply v1",
+}
+
+fn unrepeatable() -> Vec<u8> {
+    let mut bytes = vec![0; 32];
+    #[expect(
+        clippy::expect_used,
+        reason = "without randomness two such plans would be equal"
+    )]
+    getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+
+    fn in_folder(name: &[u8]) -> FilePlan {
+        FilePlan {
+            workspace: PathBuf::from(std::ffi::OsStr::from_bytes(name)),
+            operation: FileOperation::List {
+                path: PathBuf::new(),
+                max_entries: 1,
+            },
+            limits: Limits::default(),
+            masked: Vec::new(),
+            run_as: RunAs::Daemon,
+        }
+    }
+
+    #[test]
+    fn a_plan_that_cannot_be_written_matches_nothing() {
+        let readable = in_folder(b"/w");
+        assert_eq!(readable.digest(), readable.digest());
+        let unreadable = in_folder(b"/\xff");
+        assert_ne!(unreadable.digest(), unreadable.digest());
+    }
 }

@@ -202,11 +202,17 @@ struct Peer {
 impl Peer {
     fn of(stream: &UnixStream, pid: i32) -> std::io::Result<Self> {
         use nix::sys::socket::{getsockopt, sockopt};
-        if let Ok(pidfd) = getsockopt(stream, sockopt::PeerPidfd) {
-            return Ok(Self {
-                pidfd,
-                started: None,
-            });
+        match getsockopt(stream, sockopt::PeerPidfd) {
+            Ok(pidfd) => {
+                return Ok(Self {
+                    pidfd,
+                    started: None,
+                });
+            }
+            // The option is unknown. Any other error (the peer is gone) must not lead to opening
+            // by pid: that pid may be a stranger's by now.
+            Err(nix::errno::Errno::ENOPROTOOPT) => {}
+            Err(error) => return Err(error.into()),
         }
         // Kernels before 6.5: open by pid, and compare the start time before and after.
         let started = start_time(pid);

@@ -4,6 +4,7 @@ use std::fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use palyra_api::Home;
 use palyra_core::DigestKey;
@@ -107,10 +108,7 @@ fn is_empty_or_ours(folder: &Path) -> std::io::Result<bool> {
     let mut empty = true;
     for entry in std::fs::read_dir(folder)? {
         let name = entry?.file_name();
-        if ["palyra.toml", "journal.db", "palyrad.lock", "digest.key"]
-            .iter()
-            .any(|own| name == *own)
-        {
+        if Home::owns(&name) {
             return Ok(true);
         }
         empty = false;
@@ -118,11 +116,23 @@ fn is_empty_or_ours(folder: &Path) -> std::io::Result<bool> {
     Ok(empty)
 }
 
-/// Takes the lock, or names who has it.
+/// Takes the lock, waiting `patience` for one that is about to let go, or names who has it.
 ///
 /// # Errors
 /// Another daemon holds it.
-pub fn lock(home: &Home) -> Result<Lock, BadHome> {
+pub fn lock(home: &Home, patience: Duration) -> Result<Lock, BadHome> {
+    let end = std::time::Instant::now() + patience;
+    loop {
+        match try_lock(home) {
+            Err(BadHome::Locked { .. }) if std::time::Instant::now() < end => {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            ended => return ended,
+        }
+    }
+}
+
+fn try_lock(home: &Home) -> Result<Lock, BadHome> {
     let path = home.lock();
     let io = |source| BadHome::Io {
         path: path.clone(),
@@ -211,7 +221,7 @@ mod tests {
         let home = Home::in_folder(&outer.path().join("a/home"));
         let real = prepare(&home).unwrap();
         assert_eq!(mode(&real[0]), 0o700);
-        let _lock = lock(&home).unwrap();
+        let _lock = lock(&home, Duration::ZERO).unwrap();
         digest_key(&home).unwrap();
         assert_eq!(mode(&home.lock()), 0o600);
         assert_eq!(mode(&home.digest_key()), 0o600);
@@ -221,11 +231,11 @@ mod tests {
     fn a_second_daemon_is_told_the_first_ones_pid() {
         let outer = tempfile::tempdir().unwrap();
         let home = Home::in_folder(outer.path());
-        let first = lock(&home).unwrap();
-        let error = lock(&home).unwrap_err().to_string();
+        let first = lock(&home, Duration::ZERO).unwrap();
+        let error = lock(&home, Duration::ZERO).unwrap_err().to_string();
         assert!(error.contains(&std::process::id().to_string()), "{error}");
         drop(first);
-        assert!(lock(&home).is_ok());
+        assert!(lock(&home, Duration::from_secs(9)).is_ok());
     }
 
     #[test]

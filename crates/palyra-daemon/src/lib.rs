@@ -15,4 +15,3 @@ pub mod openapi;
 mod problem;
 pub mod routes;
 pub mod start;
-pub mod users;

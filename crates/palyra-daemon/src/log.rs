@@ -25,6 +25,7 @@ pub fn start(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
     let writer = match file {
         None => BoxMakeWriter::new(std::io::stderr),
         Some(path) => {
+            keep_small(path);
             let file = OpenOptions::new()
                 .append(true)
                 .create(true)
@@ -45,6 +46,14 @@ pub fn start(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
         LogFormat::Json => lines.json().init(),
     }
     Ok(())
+}
+
+/// A log that has grown makes room at the next start; one older log is kept.
+fn keep_small(path: &Path) {
+    const LARGE: u64 = 10 << 20;
+    if std::fs::metadata(path).is_ok_and(|log| log.len() > LARGE) {
+        let _ = std::fs::rename(path, path.with_extension("log.1"));
+    }
 }
 
 fn is_terminal() -> bool {

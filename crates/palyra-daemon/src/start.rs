@@ -12,20 +12,24 @@ use palyra_core::entry::Fold;
 use palyra_core::{Clock, SystemClock, Timestamp};
 use palyra_gateway::calls::CallsFold;
 use palyra_gateway::tools::Registry;
-use palyra_gateway::{GatewayService, Settings};
+use palyra_gateway::{GatewayService, People, Settings};
 use palyra_identity::AgentsFold;
 use palyra_journal::JournalStore;
 use palyra_policy::PolicyEngine;
 use palyra_sandbox::{Sandbox, SandboxSettings};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::args::Args;
 use crate::config::{Config, ConfigFile};
 use crate::door::{self, Door, Traffic};
-use crate::{folders, log, routes, users};
+use crate::{folders, log, routes};
 
 /// A detached daemon ends after this long with nothing to do.
 const DETACHED_IDLE: Duration = Duration::from_secs(30 * 60);
+
+/// How much longer than its grace a daemon may take to stop.
+const FOLLOWING: Duration = Duration::from_secs(15);
 
 /// Runs the daemon until it is told to stop.
 ///
@@ -41,7 +45,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut config = ConfigFile::read(&home.config_file())?.meant();
     config.log_format = args.log_format.unwrap_or(config.log_format);
     log::start(&config, args.detached.then(|| home.log()).as_deref())?;
-    let lock = folders::lock(&home)?;
+    // One that is on its way down holds the lock to its last entry; who was started to follow it
+    // waits for that.
+    let patience = if args.detached {
+        config.stop_grace + FOLLOWING
+    } else {
+        Duration::ZERO
+    };
+    let lock = folders::lock(&home, patience)?;
     if args.detached {
         // Fails only for a group leader, which has left its parent's terminal already.
         let _ = rustix::process::setsid();
@@ -55,6 +66,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         .map(|span| span.0)
         .or(args.detached.then_some(DETACHED_IDLE));
     let ended = runtime.block_on(serve(&home, masked, &config, idle, args.detached));
+    // Whatever is left of the daemon lets go of the journal before the next one may take it.
+    runtime.shutdown_timeout(Duration::from_secs(5));
     drop(lock);
     ended
 }
@@ -66,6 +79,8 @@ async fn serve(
     idle: Option<Duration>,
     detached: bool,
 ) -> anyhow::Result<()> {
+    // Before anybody can know of us: who is told to stop must stop, not die.
+    let signals = Signals::listen()?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let started_at = clock.now();
     let sandbox = open_sandbox(&masked, &clock).await?;
@@ -84,7 +99,7 @@ async fn serve(
     let serving = tokio::spawn(door.serve(listener, stop.clone()));
     announce(home, &gateway, detached, started_at);
 
-    let why = wait_for_the_end(&gateway, &traffic, idle).await?;
+    let why = wait_for_the_end(signals, &gateway, &traffic, idle).await;
     tracing::info!(why, "stopping");
     let _ = std::fs::remove_file(home.socket());
     stop.cancel();
@@ -133,13 +148,19 @@ async fn open_gateway(
     let path = home.journal();
     let journal = JournalStore::open(&path, folds, Arc::clone(clock))
         .with_context(|| format!("the journal `{}` cannot be opened", path.display()))?;
+    let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let own = std::env::home_dir().unwrap_or_else(|| PathBuf::from("/"));
+    let people = People::of(&passwd, own);
     let settings = Settings {
         budget: config.budget.clone(),
         floods: config.floods.clone(),
         approval_wait: config.approval_wait,
         masked,
-        user_homes: users::homes(),
-        user_home: users::own(),
+        user_homes: people
+            .homes()
+            .filter_map(|home| home.canonicalize().ok())
+            .collect(),
+        people,
     };
     let gateway = GatewayService::open(
         PolicyEngine::standard()?,
@@ -188,14 +209,29 @@ fn announce(home: &Home, gateway: &GatewayService, detached: bool, started_at: T
     }
 }
 
+/// The ways to be told to stop.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+}
+
 async fn wait_for_the_end(
+    mut signals: Signals,
     gateway: &GatewayService,
     traffic: &Traffic,
     idle: Option<Duration>,
-) -> anyhow::Result<&'static str> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+) -> &'static str {
     let idle_over = async {
         let Some(idle) = idle else {
             return std::future::pending().await;
@@ -205,9 +241,17 @@ async fn wait_for_the_end(
             tokio::time::sleep(pause).await;
         }
     };
-    Ok(tokio::select! {
-        _ = terminate.recv() => "SIGTERM",
-        _ = interrupt.recv() => "SIGINT",
+    let counting = async {
+        loop {
+            tokio::time::sleep(Duration::from_secs(30)).await;
+            gateway.count_floods().await;
+        }
+    };
+    tokio::select! {
+        _ = signals.terminate.recv() => "SIGTERM",
+        _ = signals.interrupt.recv() => "SIGINT",
+        _ = signals.hang_up.recv() => "SIGHUP",
         () = idle_over => "idle",
-    })
+        () = counting => "never",
+    }
 }

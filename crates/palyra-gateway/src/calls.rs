@@ -68,7 +68,9 @@ impl CallState {
             | DenialCode::BudgetExhausted => Self::Denied,
             DenialCode::ApprovalDenied | DenialCode::GrantSpent => Self::ApprovalDenied,
             DenialCode::ApprovalExpired => Self::ApprovalExpired,
-            DenialCode::ApprovalCancelled | DenialCode::ShuttingDown => Self::Cancelled,
+            DenialCode::ApprovalCancelled | DenialCode::CallerGone | DenialCode::ShuttingDown => {
+                Self::Cancelled
+            }
             DenialCode::SandboxUnavailable => Self::SandboxUnavailable,
             DenialCode::JournalUnavailable | DenialCode::PlanChanged => Self::Failed,
         }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use palyra_approval::{ApprovalRecord, ApprovalState};
+use palyra_approval::{ApprovalRecord, ApprovalState, PendingToolApproval};
 use palyra_core::corridor::{
     Admitted, Executes, Finished, Permit, PlanChanged, Running, ToolDecision, decide,
 };
@@ -14,7 +14,7 @@ use palyra_core::entry::Answer;
 use palyra_core::json::canonical_bytes;
 use palyra_core::{
     ApprovalId, Blob, BlobKind, CallId, Clock, Commitment, Denial, DenialCode, Ending,
-    ExecutionReport, Facts, ReplyPlan, Timestamp, ToolAttestation, ToolProposal,
+    ExecutionReport, Facts, Principal, ReplyPlan, Timestamp, ToolAttestation, ToolProposal,
 };
 use palyra_journal::{CallRecorder, JournalError};
 use palyra_sandbox::OutputChunk;
@@ -52,6 +52,18 @@ pub struct CallReport {
     pub approval: Option<ApprovalId>,
     /// The end.
     pub conclusion: Conclusion,
+}
+
+impl CallReport {
+    /// Whether it did not come to an end of its own.
+    pub(crate) fn was_cut_short(&self) -> bool {
+        match &self.conclusion {
+            Conclusion::Denied(_) => true,
+            Conclusion::Executed { attestation, .. } => {
+                matches!(attestation.report.ending, Ending::Cancelled { .. })
+            }
+        }
+    }
 }
 
 /// The two ends of a call.
@@ -94,13 +106,12 @@ impl Drive {
             arguments,
         );
         let mut approval = None;
-        let walked = match self.permit(committed, &mut approval).await {
+        let permitted = self.permit(committed, &mut approval).await;
+        let conclusion = match permitted {
             Ok(permit) => self.carry_out(permit).await,
-            Err(denial) => Err(denial),
-        };
-        let conclusion = match walked {
-            Ok(executed) => executed,
-            Err(denial) => Conclusion::Denied(self.close(denial).await),
+            Err(NotPermitted::Denied(denial)) => Conclusion::Denied(self.close(denial).await),
+            // Turned away before anything was journaled: the recorder is dropped unwritten.
+            Err(NotPermitted::Flooded(denial)) => Conclusion::Denied(denial),
         };
         CallReport {
             call: self.facts.call.clone(),
@@ -114,10 +125,10 @@ impl Drive {
         &mut self,
         arguments: Commitment,
         approval: &mut Option<ApprovalId>,
-    ) -> Result<Permit, Denial> {
+    ) -> Result<Permit, NotPermitted> {
         match self.decide() {
             ToolDecision::Permit(permit) => return Ok(permit),
-            ToolDecision::Deny(denied) => return Err(denied.denial),
+            ToolDecision::Deny(denied) => return Err(denied.denial.into()),
             ToolDecision::Ask(_) => {}
         }
         let record = self.ask(arguments, approval).await?;
@@ -125,12 +136,12 @@ impl Drive {
         self.facts = palyra_approval::apply_tool_approval_outcome(&record, facts, now)?;
         match self.decide() {
             ToolDecision::Permit(permit) => Ok(permit),
-            ToolDecision::Deny(denied) => Err(denied.denial),
-            ToolDecision::Ask(_) => Err(Denial::new(
+            ToolDecision::Deny(denied) => Err(denied.denial.into()),
+            ToolDecision::Ask(_) => Err(NotPermitted::Denied(Denial::new(
                 DenialCode::GrantSpent,
                 "the approval does not cover this call any more",
                 "propose the call again",
-            )),
+            ))),
         }
     }
 
@@ -162,7 +173,7 @@ impl Drive {
         &mut self,
         arguments: Commitment,
         approval: &mut Option<ApprovalId>,
-    ) -> Result<ApprovalRecord, Denial> {
+    ) -> Result<ApprovalRecord, NotPermitted> {
         let gateway = Arc::clone(&self.gateway);
         let principal = self.caller.principal.clone();
         let limits = &gateway.settings.floods;
@@ -170,45 +181,43 @@ impl Drive {
             .lock_floods()
             .ask(&principal, limits, std::time::Instant::now());
         if let Err(flooded) = counted {
-            return Err(gateway.turned_away(flooded).await);
+            return Err(NotPermitted::Flooded(gateway.turned_away(flooded).await));
         }
-        let id = ApprovalId::mint(gateway.clock.now());
-        *approval = Some(id.clone());
-        let answer = self.question(&id, arguments).await;
-        gateway.lock_floods().settled(&principal);
-        answer
+        let _pending = PendingPlace {
+            gateway: &gateway,
+            principal: &principal,
+        };
+        let now = gateway.clock.now();
+        let pending = PendingToolApproval {
+            id: ApprovalId::mint(now),
+            call: self.facts.call.clone(),
+            principal: principal.clone(),
+            tool: self.facts.tool.clone(),
+            digest: *self.facts.digest(),
+            arguments,
+            expires_at: now.plus(gateway.settings.approval_wait),
+        };
+        *approval = Some(pending.id.clone());
+        Ok(self.question(pending).await?)
     }
 
-    async fn question(
-        &mut self,
-        id: &ApprovalId,
-        arguments: Commitment,
-    ) -> Result<ApprovalRecord, Denial> {
-        let wait = self.gateway.settings.approval_wait;
-        let expires_at = self.gateway.clock.now().plus(wait);
+    async fn question(&mut self, pending: PendingToolApproval) -> Result<ApprovalRecord, Denial> {
+        let (id, expires_at) = (&pending.id, pending.expires_at);
         // Listen before the question is visible, so that an answer at once is not missed.
-        let digest = *self.facts.digest();
-        let place = self
-            .gateway
-            .waiting
-            .wait(id, expires_at, digest, &self.shared);
+        let waiting = Arc::clone(&self.gateway.waiting);
+        let place = waiting.wait(id, expires_at, pending.digest, &self.shared);
+        let asked = palyra_approval::ask(&pending);
         self.recorder
-            .request_approval(
-                id.clone(),
-                self.caller.principal.clone(),
-                self.facts.tool.clone(),
-                *self.facts.digest(),
-                arguments,
-                expires_at,
-            )
+            .request_approval(asked.stream, asked.entry)
             .await?;
-        let pending = Event::ApprovalPending {
+        let event = Event::ApprovalPending {
             approval: id.clone(),
             expires_at,
             joined: false,
         };
-        let _ = self.events.send(pending).await;
-        self.await_answer(id, &place, wait).await
+        let _ = self.events.send(event).await;
+        self.await_answer(id, &place, self.gateway.settings.approval_wait)
+            .await
     }
 
     async fn await_answer(
@@ -248,33 +257,48 @@ impl Drive {
     }
 
     /// Admits, executes and attests.
-    async fn carry_out(&mut self, permit: Permit) -> Result<Conclusion, Denial> {
+    async fn carry_out(&mut self, permit: Permit) -> Conclusion {
         if self.shared.cancel.is_cancelled() {
-            return Err(Denial::new(
-                DenialCode::ApprovalCancelled,
-                "its caller went away before it started",
-                "propose the call again",
-            ));
+            let (reason, next_step) =
+                ("its caller went away before it started", "propose it again");
+            let denial = Denial::new(DenialCode::CallerGone, reason, next_step);
+            return Conclusion::Denied(self.close(denial).await);
         }
-        let admitted = permit.admit(&mut self.recorder).await?;
+        let admitted = match permit.admit(&mut self.recorder).await {
+            Ok(admitted) => admitted,
+            Err(denial) => return Conclusion::Denied(self.close(denial).await),
+        };
         let _ = self.events.send(Event::Started).await;
-        let executed = self.execute_tool_call(admitted).await;
-        let finished = executed.map_err(|error| {
-            let next_step = "propose the call again";
-            Denial::new(DenialCode::PlanChanged, error.to_string(), next_step)
-        })?;
-        let (attestation, output) = finished.attest(&mut self.recorder).await?;
-        let took = attestation
-            .report
-            .ended_at
-            .since(attestation.report.started_at);
-        let bytes = ["stdout_bytes", "stderr_bytes"].map(|name| output.get(name));
-        let bytes = bytes.into_iter().flatten().filter_map(Value::as_u64).sum();
-        self.caller.usage.executed(took, bytes);
-        Ok(Conclusion::Executed {
-            attestation: Box::new(attestation),
-            output,
-        })
+        let finished = match self.execute_tool_call(admitted).await {
+            Ok(finished) => finished,
+            Err(error) => {
+                let next_step = "propose the call again";
+                let denial = Denial::new(DenialCode::PlanChanged, error.to_string(), next_step);
+                return Conclusion::Denied(self.close(denial).await);
+            }
+        };
+        match finished.attest(&mut self.recorder).await {
+            Ok((attestation, output)) => {
+                let took = attestation
+                    .report
+                    .ended_at
+                    .since(attestation.report.started_at);
+                self.caller.usage.executed(took, size(&output));
+                Conclusion::Executed {
+                    attestation: Box::new(attestation),
+                    output,
+                }
+            }
+            // It ran: it must never be closed as one that did not. Without an attestation it is
+            // reported as interrupted at the next start.
+            Err(denial) => Conclusion::Denied(Denial {
+                reason: format!(
+                    "it ran, but its record could not be written: {}",
+                    denial.reason
+                ),
+                ..denial
+            }),
+        }
     }
 
     /// Hands the plan to the executor it names.
@@ -318,6 +342,43 @@ impl Drive {
             Err(unrecorded) => unrecorded,
         }
     }
+}
+
+/// Why there is no permit.
+enum NotPermitted {
+    /// Policy or a person said no: it is recorded.
+    Denied(Denial),
+    /// Too many questions: counted, not recorded one by one.
+    Flooded(Denial),
+}
+
+impl From<Denial> for NotPermitted {
+    fn from(denial: Denial) -> Self {
+        Self::Denied(denial)
+    }
+}
+
+/// A place among an agent's waiting approvals, given back whatever happens.
+struct PendingPlace<'a> {
+    gateway: &'a Inner,
+    principal: &'a Principal,
+}
+
+impl Drop for PendingPlace<'_> {
+    fn drop(&mut self) {
+        self.gateway.lock_floods().settled(self.principal);
+    }
+}
+
+/// How many bytes of output a run is charged with.
+fn size(output: &Value) -> u64 {
+    let written = ["stdout_bytes", "stderr_bytes"].map(|name| output.get(name));
+    let written: u64 = written
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_u64)
+        .sum();
+    written.max(canonical_bytes(output).len() as u64)
 }
 
 /// Answers [`ReplyPlan`]s: our own pure functions, nothing of the machine.

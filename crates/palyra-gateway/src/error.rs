@@ -82,6 +82,7 @@ impl Refusal {
             | Code::ApprovalDenied
             | Code::ApprovalExpired
             | Code::ApprovalCancelled
+            | Code::CallerGone
             | Code::GrantSpent
             | Code::PlanChanged => RefusalKind::Forbidden,
             Code::JournalUnavailable | Code::SandboxUnavailable | Code::ShuttingDown => {

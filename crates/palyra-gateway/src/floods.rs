@@ -66,6 +66,7 @@ struct Recent {
 
 #[derive(Debug, Default)]
 struct TurnedAway {
+    principal: Option<Principal>,
     uncounted: u64,
     last_entry: Option<Instant>,
 }
@@ -120,6 +121,34 @@ impl Floods {
         Ok(())
     }
 
+    /// The entries for what was turned away and is not counted yet, once their minute is over
+    /// (or at once, when the daemon ends).
+    pub(crate) fn uncounted(&mut self, now: Instant, at_once: bool) -> Vec<Entry> {
+        let mut entries = Vec::new();
+        for recent in self.agents.values_mut() {
+            for (limit, count) in &mut recent.turned_away {
+                let due = at_once
+                    || count
+                        .last_entry
+                        .is_none_or(|last| now.duration_since(last) >= MINUTE);
+                let Some(principal) = count.principal.clone().filter(|_| due) else {
+                    continue;
+                };
+                if count.uncounted > 0 {
+                    count.last_entry = Some(now);
+                    let refused = std::mem::take(&mut count.uncounted);
+                    let limit = limit.as_str().to_owned();
+                    entries.push(Entry::Flooded {
+                        principal,
+                        limit,
+                        refused,
+                    });
+                }
+            }
+        }
+        entries
+    }
+
     /// A waiting approval was decided, expired or cancelled.
     pub(crate) fn settled(&mut self, principal: &Principal) {
         let recent = principal
@@ -135,6 +164,7 @@ impl Recent {
     fn turn_away(&mut self, principal: &Principal, limit: Limit, now: Instant) -> Flooded {
         let count = self.turned_away.entry(limit).or_default();
         count.uncounted += 1;
+        count.principal = Some(principal.clone());
         let due = count
             .last_entry
             .is_none_or(|last| now.duration_since(last) >= MINUTE);
@@ -212,6 +242,29 @@ mod tests {
             next.entry.as_deref(),
             Some(Entry::Flooded { refused: 6, .. })
         ));
+    }
+
+    #[test]
+    fn a_flood_that_stops_is_counted_all_the_same() {
+        let limits = FloodLimits {
+            proposals_per_minute: 0,
+            ..FloodLimits::default()
+        };
+        let mut floods = Floods::default();
+        let start = Instant::now();
+        for _ in 0..5 {
+            assert!(floods.proposal(&agent("a"), &limits, start).is_err());
+        }
+        assert!(
+            floods.uncounted(start, false).is_empty(),
+            "its minute is not over"
+        );
+        let counted = floods.uncounted(start + MINUTE, false);
+        assert!(
+            matches!(counted.as_slice(), [Entry::Flooded { refused: 4, .. }]),
+            "{counted:?}"
+        );
+        assert!(floods.uncounted(start + MINUTE, true).is_empty());
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::path::Path;
 use palyra_approval::{ApprovalRecord, Transition};
 use palyra_core::entry::{Recorded, Row, Stream};
 use palyra_core::{
-    AgentName, ApprovalDecision, ApprovalId, Blob, CallId, Channel, Commitment, DeviceId,
-    Principal, ToolMetadata,
+    AgentName, ApprovalDecision, ApprovalId, Blob, CallId, Channel, Commitment, DeviceId, Facts,
+    Principal, Timestamp, ToolMetadata,
 };
 use palyra_identity::{Agent, Agents, check_agent_workspace};
 use palyra_journal::{Expected, JournalError, JournalState, JournalStore, RowQuery};
@@ -76,6 +76,8 @@ pub struct ApprovalView {
     pub record: ApprovalRecord,
     /// The arguments, while they are kept.
     pub arguments: Option<serde_json::Value>,
+    /// What policy saw: which program exactly, in which folder.
+    pub facts: Option<Facts>,
 }
 
 impl GatewayService {
@@ -94,16 +96,10 @@ impl GatewayService {
     /// Policy forbids it, or the journal cannot be read.
     pub fn overview(&self, caller: &Caller) -> Result<Overview, Refusal> {
         self.allowed(caller, Action::DaemonStatus, Resource::Daemon)?;
-        let pending = RowQuery {
-            state: Some("pending".to_owned()),
-            before: None,
-            limit: MOST_ROWS,
-            newest_first: true,
-        };
         Ok(Overview {
             policy_version: self.0.policy.version().to_owned(),
             live_calls: self.0.lock_live().len(),
-            pending_approvals: self.0.journal.rows(APPROVALS, &pending)?.len(),
+            pending_approvals: self.0.waiting.count(),
             journal_head: self.0.journal.head(),
             journal_state: self.0.journal.state(),
             sandbox: self.0.sandbox.status(),
@@ -128,11 +124,9 @@ impl GatewayService {
     /// Policy forbids it, or there is no such tool.
     pub fn tool(&self, caller: &Caller, name: &str) -> Result<ToolMetadata, Refusal> {
         let visible = self.tools(caller)?;
-        let found = visible.into_iter().find(|tool| tool.name.as_str() == name);
-        found.map_or_else(
-            || self.0.registry.find(name).map(|tool| tool.metadata.clone()),
-            Ok,
-        )
+        let tool = &self.0.registry.find(name)?.metadata;
+        let found = visible.into_iter().find(|seen| seen.name == tool.name);
+        found.ok_or_else(|| not_found("unknown_tool", "tool", name, "see `palyra tools list`"))
     }
 
     /// The registered agents: a person sees all, an agent itself.
@@ -217,7 +211,7 @@ impl GatewayService {
             .ok_or_else(|| no_agent(&name))
     }
 
-    /// Removes an agent; what it did stays recorded.
+    /// Removes an agent and ends what it runs and asks; what it did stays recorded.
     ///
     /// # Errors
     /// Policy forbids it, or there is none of this name.
@@ -238,6 +232,7 @@ impl GatewayService {
             .append_if(Stream::Agents, Expected::Any, vec![entry])
             .await?;
         self.reread_agents()?;
+        self.cancel_calls_of(&name);
         Ok(agent)
     }
 
@@ -261,11 +256,9 @@ impl GatewayService {
     /// The journal cannot be read.
     pub fn calls(&self, caller: &Caller, query: &ListQuery) -> Result<Vec<CallRow>, Refusal> {
         let wanted = |row: &CallRow| {
-            query
-                .agent
-                .as_ref()
-                .is_none_or(|agent| row.principal.agent() == Some(agent))
-                && self.may_read_call(caller, &row.principal).is_ok()
+            let of = query.agent.as_ref();
+            of.is_none_or(|agent| row.principal.agent() == Some(agent))
+                && self.may_read_call(caller, row).is_ok()
         };
         self.list(CALLS, query, |row| Ok(Some(call_row(row)?).filter(wanted)))
     }
@@ -284,8 +277,7 @@ impl GatewayService {
             .ok_or_else(unknown)?;
         let row = call_row(&row)?;
         // To somebody who may not read it, it is not there.
-        self.may_read_call(caller, &row.principal)
-            .map_err(|_| unknown())?;
+        self.may_read_call(caller, &row).map_err(|_| unknown())?;
         Ok(CallRecordView {
             entries: self.0.journal.read_stream(&Stream::Call(id))?,
             arguments: self.blob_json(Some(row.arguments))?,
@@ -295,14 +287,27 @@ impl GatewayService {
         })
     }
 
-    fn may_read_call(&self, caller: &Caller, owner: &Principal) -> Result<(), Refusal> {
-        self.allowed(
-            caller,
-            Action::CallRead,
-            Resource::Call {
-                owner: owner.clone(),
-            },
-        )
+    fn may_read_call(&self, caller: &Caller, row: &CallRow) -> Result<(), Refusal> {
+        self.is_of_this_registration(caller, &row.principal, row.proposed_at)?;
+        let owner = row.principal.clone();
+        self.allowed(caller, Action::CallRead, Resource::Call { owner })
+    }
+
+    /// Records carry an agent's name. What was proposed before the caller was registered was
+    /// another agent's of the same name. (Asked before policy because it is cheap: an agent
+    /// lists over everybody's rows.)
+    fn is_of_this_registration(
+        &self,
+        caller: &Caller,
+        owner: &Principal,
+        at: Timestamp,
+    ) -> Result<(), Refusal> {
+        let Some(name) = caller.principal.agent() else {
+            return Ok(());
+        };
+        let since = self.0.agents().get(name).map(|agent| agent.registered_at);
+        let own = *owner == caller.principal && since.is_some_and(|since| since <= at);
+        own.then_some(()).ok_or_else(|| no_agent(name))
     }
 
     /// Approvals, newest first: a person sees all, an agent its own.
@@ -347,6 +352,7 @@ impl GatewayService {
     }
 
     fn may_read_approval(&self, caller: &Caller, record: &ApprovalRecord) -> Result<(), Refusal> {
+        self.is_of_this_registration(caller, &record.principal, record.requested_at)?;
         let requester = record.principal.clone();
         self.allowed(
             caller,
@@ -357,7 +363,19 @@ impl GatewayService {
 
     fn approval_view(&self, record: ApprovalRecord) -> Result<ApprovalView, Refusal> {
         let arguments = self.blob_json(Some(record.arguments))?;
-        Ok(ApprovalView { record, arguments })
+        let call = self.0.journal.row(CALLS, record.call.as_str())?;
+        let facts = call
+            .as_ref()
+            .map(call_row)
+            .transpose()?
+            .and_then(|row| row.facts);
+        let facts = self.blob_json(facts)?;
+        let facts = facts.and_then(|facts| serde_json::from_value(facts).ok());
+        Ok(ApprovalView {
+            record,
+            arguments,
+            facts,
+        })
     }
 
     /// A person's answer. One answer wins; a decided approval never changes.
@@ -379,13 +397,8 @@ impl GatewayService {
             Resource::Approval { requester },
         )?;
         let settled = |error: palyra_approval::Refused| {
-            let next_step = format!("see it with `palyra approvals show {id}`");
-            Refusal::new(
-                RefusalKind::Conflict,
-                error.code(),
-                error.to_string(),
-                next_step,
-            )
+            let (kind, hint) = (refusal_kind(&error), error.hint());
+            Refusal::new(kind, error.code(), error.to_string(), hint)
         };
         let now = self.0.clock.now();
         let change =
@@ -450,13 +463,15 @@ impl GatewayService {
     ) -> Result<Vec<T>, Refusal> {
         // One more than a page, so that its reader knows whether another follows.
         let limit = query.limit.clamp(1, MOST_ROWS + 1);
+        // Small steps where most rows are wanted, larger ones where many are passed over.
+        let mut chunk = limit;
         let mut picked = Vec::new();
         let mut before = query.before.clone();
         loop {
             let page = RowQuery {
                 state: query.state.clone(),
                 before: before.clone(),
-                limit: MOST_ROWS,
+                limit: chunk,
                 newest_first: true,
             };
             let rows = self.0.journal.rows(projection, &page)?;
@@ -467,7 +482,10 @@ impl GatewayService {
                 }
             }
             match rows.last() {
-                Some(last) if rows.len() == MOST_ROWS => before = Some(last.key.clone()),
+                Some(last) if rows.len() == chunk => {
+                    before = Some(last.key.clone());
+                    chunk = MOST_ROWS;
+                }
                 _ => return Ok(picked),
             }
         }
@@ -493,6 +511,33 @@ pub(crate) async fn apply(journal: &JournalStore, change: Transition) -> Result<
         .append_if(stream, Expected::Revision(expected), vec![entry])
         .await
         .map(drop)
+}
+
+/// Every approval that still waits, oldest first.
+pub(crate) fn pending_approvals(journal: &JournalStore) -> Result<Vec<ApprovalRecord>, Refusal> {
+    let query = RowQuery {
+        state: Some("pending".to_owned()),
+        before: None,
+        limit: usize::MAX >> 1,
+        newest_first: false,
+    };
+    journal
+        .rows(APPROVALS, &query)?
+        .iter()
+        .map(approval_row)
+        .collect()
+}
+
+fn refusal_kind(error: &palyra_approval::Refused) -> RefusalKind {
+    use palyra_approval::Refused;
+    match error {
+        Refused::ReasonTooLong { .. } => RefusalKind::Invalid,
+        Refused::AgentMayNotDecide { .. } => RefusalKind::Forbidden,
+        Refused::AlreadyDecided { .. }
+        | Refused::Expired { .. }
+        | Refused::Cancelled { .. }
+        | Refused::NotExpiredYet { .. } => RefusalKind::Conflict,
+    }
 }
 
 /// The approval as the journal has it.

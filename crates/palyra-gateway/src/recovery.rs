@@ -35,19 +35,35 @@ pub(crate) async fn close_what_was_left(journal: &JournalStore) -> Result<Vec<Ca
             close_waiting(journal, &row).await?;
         }
     }
+    // An approval whose call could not be closed with it must not wait for ever.
+    for record in records::pending_approvals(journal)? {
+        if let Ok(change) = palyra_approval::cancel(&record, GONE) {
+            journal
+                .append(Append {
+                    streams: vec![append(change.stream, change.entry)],
+                    blobs: Vec::new(),
+                })
+                .await?;
+        }
+    }
     Ok(interrupted)
 }
 
+const GONE: &str = "the daemon was restarted and its caller is gone";
+
 async fn close_waiting(journal: &JournalStore, row: &CallRow) -> Result<(), Refusal> {
-    let why = "the daemon was restarted and its caller is gone";
     let mut streams = Vec::new();
     if let Some(id) = &row.approval {
         let record = records::approval(journal, id)?;
-        if let Ok(change) = palyra_approval::cancel(&record, why) {
+        if let Ok(change) = palyra_approval::cancel(&record, GONE) {
             streams.push(append(Stream::Approval(id.clone()), change.entry));
         }
     }
-    let denial = Denial::new(DenialCode::ApprovalCancelled, why, "propose the call again");
+    let denial = Denial::new(
+        DenialCode::ApprovalCancelled,
+        GONE,
+        "propose the call again",
+    );
     streams.push(append(
         Stream::Call(row.call.clone()),
         Entry::Closed { denial },

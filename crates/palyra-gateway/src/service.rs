@@ -24,6 +24,7 @@ use crate::budget::{Budget, Usage};
 use crate::drive::{CallReport, Drive, Event};
 use crate::error::{Refusal, RefusalKind};
 use crate::floods::{FloodLimits, Flooded, Floods};
+use crate::people::People;
 use crate::tools::{Place, Registry};
 use crate::waiting::Waiting;
 use crate::{recovery, workspace};
@@ -41,8 +42,8 @@ pub struct Settings {
     pub masked: Vec<PathBuf>,
     /// Home folders of people: no agent works on one of them as a whole.
     pub user_homes: Vec<PathBuf>,
-    /// The home of the daemon's user.
-    pub user_home: PathBuf,
+    /// Who lives where.
+    pub people: People,
 }
 
 /// Who calls, on which connection.
@@ -105,10 +106,17 @@ pub(crate) struct Inner {
     pub(crate) stopping: CancellationToken,
     pub(crate) interrupted: Vec<CallId>,
     key: DigestKey,
-    live: Mutex<HashMap<CallId, CancellationToken>>,
+    live: Mutex<HashMap<CallId, Live>>,
+    stopped: Mutex<Stopped>,
     tasks: TaskTracker,
     /// Changes of the registry happen one after another.
     pub(crate) registry_change: tokio::sync::Mutex<()>,
+}
+
+/// A call that runs or waits.
+pub(crate) struct Live {
+    principal: Principal,
+    cancel: CancellationToken,
 }
 
 /// What the end of the daemon did to calls that were under way.
@@ -157,6 +165,7 @@ impl GatewayService {
             interrupted,
             key,
             live: Mutex::default(),
+            stopped: Mutex::default(),
             tasks: TaskTracker::new(),
             registry_change: tokio::sync::Mutex::new(()),
         })))
@@ -188,6 +197,8 @@ impl GatewayService {
     /// # Errors
     /// There is no call to speak of: the request is malformed, too large or too much.
     pub async fn call(&self, caller: &Caller, wanted: ProposedCall) -> Result<CallHandle, Refusal> {
+        // Counted before the question whether the daemon stops is asked, so that the stop waits.
+        let _token = self.0.tasks.token();
         if self.0.stopping.is_cancelled() {
             return Err(stopping());
         }
@@ -199,7 +210,7 @@ impl GatewayService {
         let place = Place {
             workspace: workspace.as_deref(),
             masked: &self.0.settings.masked,
-            user_home: &self.0.settings.user_home,
+            people: &self.0.settings.people,
         };
         let prepared = tool.prepare(&wanted.arguments, &place)?;
         let now = self.0.clock.now();
@@ -239,17 +250,28 @@ impl GatewayService {
             shared,
             events,
         };
-        self.0
-            .lock_live()
-            .insert(handle.call().clone(), handle.shared.cancel.clone());
-        let gateway = Arc::clone(&self.0);
+        let place = LivePlace::take(&self.0, &handle.shared, &caller.principal);
         self.0.tasks.spawn(async move {
-            let call = drive.shared.call.clone();
             let finished = Box::pin(drive.run()).await;
-            gateway.lock_live().remove(&call);
+            place.ended(&finished);
+            drop(place);
             report.send_replace(Some(Arc::new(finished)));
         });
         Ok(handle)
+    }
+
+    /// Ends what this agent runs and asks: it is no longer registered.
+    pub(crate) fn cancel_calls_of(&self, agent: &AgentName) {
+        let live = self.0.lock_live();
+        let own = live
+            .values()
+            .filter(|call| call.principal.agent() == Some(agent));
+        own.for_each(|call| call.cancel.cancel());
+    }
+
+    /// Records what was turned away and not counted yet; to be called now and then.
+    pub async fn count_floods(&self) {
+        self.0.count_floods(false).await;
     }
 
     /// Whether nothing runs and nothing waits.
@@ -262,23 +284,18 @@ impl GatewayService {
     pub async fn stop(&self, grace: Duration) -> Stopped {
         self.0.stopping.cancel();
         self.0.tasks.close();
-        let before: Vec<CallId> = self.0.lock_live().keys().cloned().collect();
         let _ = tokio::time::timeout(grace, self.0.tasks.wait()).await;
-        let cancelled: Vec<CallId> = {
-            let live = self.0.lock_live();
-            live.values().for_each(CancellationToken::cancel);
-            live.keys().cloned().collect()
-        };
-        self.0.tasks.wait().await;
+        self.0
+            .lock_live()
+            .values()
+            .for_each(|call| call.cancel.cancel());
+        // A cancelled call ends at once; one that does not is left to recovery.
+        let _ = tokio::time::timeout(CANCEL_PATIENCE, self.0.tasks.wait()).await;
+        self.0.count_floods(true).await;
         self.0.sandbox.shutdown().await;
-        let finished = before
-            .into_iter()
-            .filter(|call| !cancelled.contains(call))
-            .collect();
-        Stopped {
-            finished,
-            cancelled,
-        }
+        let mut stopped = std::mem::take(&mut *lock(&self.0.stopped));
+        stopped.cancelled.extend(self.0.lock_live().keys().cloned());
+        stopped
     }
 
     /// Budgets and floods, before anything is journaled.
@@ -311,17 +328,76 @@ impl GatewayService {
     }
 }
 
+/// How long a cancelled call may take to be recorded when the daemon stops.
+const CANCEL_PATIENCE: Duration = Duration::from_secs(10);
+
+/// A call's place among the live ones, given back whatever happens.
+struct LivePlace {
+    gateway: Arc<Inner>,
+    call: CallId,
+}
+
+impl LivePlace {
+    fn take(gateway: &Arc<Inner>, shared: &CallShared, principal: &Principal) -> Self {
+        let live = Live {
+            principal: principal.clone(),
+            cancel: shared.cancel.clone(),
+        };
+        gateway.lock_live().insert(shared.call.clone(), live);
+        Self {
+            gateway: Arc::clone(gateway),
+            call: shared.call.clone(),
+        }
+    }
+
+    /// Notes how a call ended, for the stop's report.
+    fn ended(&self, report: &CallReport) {
+        if !self.gateway.stopping.is_cancelled() {
+            return;
+        }
+        let mut stopped = lock(&self.gateway.stopped);
+        match report.was_cut_short() {
+            true => stopped.cancelled.push(self.call.clone()),
+            false => stopped.finished.push(self.call.clone()),
+        }
+    }
+}
+
+impl Drop for LivePlace {
+    fn drop(&mut self) {
+        self.gateway.lock_live().remove(&self.call);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Inner {
+    async fn count_floods(&self, at_once: bool) {
+        let entries = self.lock_floods().uncounted(Instant::now(), at_once);
+        if entries.is_empty() {
+            return;
+        }
+        if let Err(error) = self
+            .journal
+            .append_if(Stream::Daemon, Expected::Any, entries)
+            .await
+        {
+            tracing::error!(%error, "a flood could not be recorded");
+        }
+    }
+
     pub(crate) fn agents(&self) -> std::sync::RwLockReadGuard<'_, Agents> {
         self.agents.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn lock_floods(&self) -> MutexGuard<'_, Floods> {
-        self.floods.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.floods)
     }
 
-    pub(crate) fn lock_live(&self) -> MutexGuard<'_, HashMap<CallId, CancellationToken>> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn lock_live(&self) -> MutexGuard<'_, HashMap<CallId, Live>> {
+        lock(&self.live)
     }
 
     /// Writes the counted entry of a flood when one is due; gives the denial to answer with.

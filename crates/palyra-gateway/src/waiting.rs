@@ -69,6 +69,11 @@ impl Waiting {
         }
     }
 
+    /// How many calls wait.
+    pub(crate) fn count(&self) -> usize {
+        self.lock().by_approval.len()
+    }
+
     /// Tells the call that waits for this approval to look at it.
     pub(crate) fn tell(&self, approval: &ApprovalId) {
         if let Some(heard) = self.lock().by_approval.get(approval) {

@@ -17,7 +17,7 @@ use palyra_core::facts::Origin;
 use palyra_core::json::canonical_bytes;
 use palyra_core::{
     ApprovalDecision, ApprovalId, AttestationId, Blob, BlobKind, CallDigest, CallId, Clock,
-    Commitment, Denial, DenialCode, Principal, Timestamp, ToolAttestation, ToolName,
+    Commitment, Denial, DenialCode, ToolAttestation, ToolName,
 };
 
 use crate::batch::{Committed, Expected, StreamAppend};
@@ -38,8 +38,6 @@ pub struct CallRecorder {
     entries: Vec<Entry>,
     /// What `entries` commit to.
     blobs: Vec<Committed>,
-    arguments: Option<Commitment>,
-    facts: Option<Commitment>,
     ended: bool,
 }
 
@@ -54,8 +52,6 @@ impl CallRecorder {
             revision: 0,
             entries: Vec::new(),
             blobs: Vec::new(),
-            arguments: None,
-            facts: None,
             ended: false,
         }
     }
@@ -66,28 +62,9 @@ impl CallRecorder {
         &self.call
     }
 
-    /// Commitment to its arguments, once it was proposed.
-    #[must_use]
-    pub const fn arguments_commitment(&self) -> Option<Commitment> {
-        self.arguments
-    }
-
-    /// Commitment to the facts of the last decision.
-    #[must_use]
-    pub const fn facts_commitment(&self) -> Option<Commitment> {
-        self.facts
-    }
-
-    /// Whether something still waits to be written.
-    #[must_use]
-    pub fn has_buffered(&self) -> bool {
-        !self.entries.is_empty()
-    }
-
     /// The call came in. Written with what follows; gives the commitment to its arguments.
     pub fn proposed(&mut self, tool: ToolName, origin: Origin, arguments: Blob) -> Commitment {
         let arguments = self.keep(arguments);
-        self.arguments = Some(arguments);
         self.entries.push(Entry::Proposed {
             tool,
             origin: Box::new(origin),
@@ -106,7 +83,6 @@ impl CallRecorder {
         facts: Blob,
     ) -> Commitment {
         let facts = self.keep(facts);
-        self.facts = Some(facts);
         self.entries.push(Entry::Decided {
             answer,
             matched,
@@ -117,30 +93,21 @@ impl CallRecorder {
         facts
     }
 
-    /// A person is asked: opens the approval's stream, with everything that led to it.
+    /// A person is asked: opens the approval's stream with this question, and writes everything
+    /// that led to it.
     ///
     /// # Errors
     /// It could not be made durable, so nobody may be asked.
     pub async fn request_approval(
         &mut self,
-        approval: ApprovalId,
-        principal: Principal,
-        tool: ToolName,
-        digest: CallDigest,
-        arguments: Commitment,
-        expires_at: Timestamp,
+        stream: Stream,
+        question: Entry,
     ) -> Result<(), Denial> {
+        let expected = Expected::NoStream;
         let asked = StreamAppend {
-            stream: Stream::Approval(approval),
-            expected: Expected::NoStream,
-            entries: vec![Entry::ApprovalRequested {
-                call: self.call.clone(),
-                principal,
-                tool,
-                digest,
-                arguments,
-                expires_at,
-            }],
+            stream,
+            expected,
+            entries: vec![question],
         };
         self.write(Vec::new(), Some(asked), Vec::new())
             .await

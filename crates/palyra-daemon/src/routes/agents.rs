@@ -2,11 +2,11 @@
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use palyra_api::wire::{Agent, ErrorBody, NewAgent, Page};
 
 use super::calls::typed_body;
-use super::{App, Who};
+use super::{App, Named, Who};
 use crate::problem::Refused;
 
 #[utoipa::path(get, path = "/api/v1/agents", operation_id = "list_agents", responses((status = 200, body = Page<Agent>), (status = "4XX", body = ErrorBody)))]
@@ -40,7 +40,7 @@ pub(crate) async fn add(
 pub(crate) async fn show(
     State(app): State<App>,
     Who(caller): Who,
-    Path(name): Path<String>,
+    Named(name): Named,
 ) -> Result<Json<Agent>, Refused> {
     Ok(Json(on_the_wire(app.gateway.agent(&caller, &name)?)))
 }
@@ -49,7 +49,7 @@ pub(crate) async fn show(
 pub(crate) async fn remove(
     State(app): State<App>,
     Who(caller): Who,
-    Path(name): Path<String>,
+    Named(name): Named,
 ) -> Result<Json<Agent>, Refused> {
     Ok(Json(on_the_wire(
         app.gateway.remove_agent(&caller, &name).await?,

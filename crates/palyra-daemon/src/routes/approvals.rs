@@ -2,24 +2,33 @@
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use palyra_api::wire::{Approval, Decide, Decision, ErrorBody, Page};
-use palyra_approval::ApprovalPromptRecord;
-use palyra_core::ApprovalDecision;
+use palyra_approval::{ApprovalPromptRecord, ApprovalState};
+use palyra_core::{ApprovalDecision, Effect, Facts, render};
 use palyra_gateway::records::{ApprovalView, ListQuery};
 use serde::Deserialize;
 
 use super::calls::typed_body;
-use super::{App, Who, page, page_size, reading};
+use super::{App, Asked, Named, Who, page, page_size, reading};
 use crate::problem::Refused;
 
 /// Which approvals.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Which {
-    state: Option<String>,
+    state: Option<Shown>,
     before: Option<String>,
     limit: Option<usize>,
+}
+
+/// Approvals in one state, or all.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Shown {
+    All,
+    #[serde(untagged)]
+    One(ApprovalState),
 }
 
 #[utoipa::path(
@@ -30,12 +39,15 @@ pub(crate) struct Which {
 pub(crate) async fn list(
     State(app): State<App>,
     Who(caller): Who,
-    Query(which): Query<Which>,
+    Asked(which): Asked<Which>,
 ) -> Result<Json<Page<Approval>>, Refused> {
-    let state = which.state.unwrap_or_else(|| "pending".to_owned());
+    let state = match which.state.unwrap_or(Shown::One(ApprovalState::Pending)) {
+        Shown::All => None,
+        Shown::One(state) => Some(state.as_str().to_owned()),
+    };
     let size = page_size(which.limit);
     let query = ListQuery {
-        state: Some(state).filter(|state| state != "all"),
+        state,
         agent: None,
         before: which.before,
         limit: size + 1,
@@ -52,7 +64,7 @@ pub(crate) async fn list(
 pub(crate) async fn show(
     State(app): State<App>,
     Who(caller): Who,
-    Path(id): Path<String>,
+    Named(id): Named,
 ) -> Result<Json<Approval>, Refused> {
     let gateway = app.gateway.clone();
     Ok(Json(on_the_wire(
@@ -64,7 +76,7 @@ pub(crate) async fn show(
 pub(crate) async fn decide(
     State(app): State<App>,
     Who(caller): Who,
-    Path(id): Path<String>,
+    Named(id): Named,
     body: Body,
 ) -> Result<Json<Approval>, Refused> {
     let answer: Decide = typed_body(body).await?.1;
@@ -80,11 +92,16 @@ pub(crate) async fn decide(
 }
 
 fn on_the_wire(view: ApprovalView) -> Approval {
-    let prompt = ApprovalPromptRecord::new(&view.record, view.arguments.as_ref());
-    let shown = prompt
-        .arguments
-        .unwrap_or_else(|| "(arguments erased)".to_owned());
-    let record = view.record;
+    let shown = what_will_run(&view);
+    let (record, facts) = (view.record, view.facts);
+    let program = facts
+        .as_ref()
+        .and_then(program)
+        .map(|path| path.display().to_string());
+    let workspace = facts.as_ref().and_then(|facts| facts.workspace.as_ref());
+    let effects = facts
+        .as_ref()
+        .map(|facts| facts.effects.iter().map(effect).collect());
     Approval {
         approval_id: record.id.to_string(),
         state: record.state.as_str().to_owned(),
@@ -97,6 +114,80 @@ fn on_the_wire(view: ApprovalView) -> Approval {
         decided_at: record.decided_at.map(|at| at.to_string()),
         reason: record.reason,
         summary: shown,
+        program,
+        workspace: workspace.map(|folder| folder.display().to_string()),
+        effects: effects.unwrap_or_default(),
         arguments: view.arguments,
     }
+}
+
+/// The call in one line: what was found comes before what was asked for, because a name on a
+/// caller's `PATH` can mean anything.
+fn what_will_run(view: &ApprovalView) -> String {
+    let prompt = ApprovalPromptRecord::new(&view.record, view.arguments.as_ref());
+    let asked = prompt
+        .arguments
+        .unwrap_or_else(|| "(arguments erased)".to_owned());
+    let words = view
+        .arguments
+        .as_ref()
+        .and_then(|arguments| arguments.get("argv")?.as_array());
+    let found = view.facts.as_ref().and_then(program);
+    let (Some(program), Some(words)) = (found, words) else {
+        return format!("{} {asked}", view.record.tool);
+    };
+    let words = words.iter().skip(1).filter_map(serde_json::Value::as_str);
+    let line = std::iter::once(program.display().to_string()).chain(words.map(quoted));
+    let line = line.collect::<Vec<_>>().join(" ");
+    let folder = view
+        .facts
+        .as_ref()
+        .and_then(|facts| facts.workspace.as_ref());
+    let place = folder.map_or_else(String::new, |folder| format!(", in {}", folder.display()));
+    let extras = view.arguments.as_ref().map(extras).unwrap_or_default();
+    render::shown(&format!("{line}{place}{extras}"), WIDTH).text
+}
+
+/// What changes the meaning of a command without being part of it.
+fn extras(arguments: &serde_json::Value) -> String {
+    const USUAL: [&str; 5] = ["PATH", "LANG", "LC_ALL", "TERM", "TZ"];
+    let env = arguments.get("env").and_then(serde_json::Value::as_object);
+    let names = env.into_iter().flatten().map(|(name, _)| name.as_str());
+    let names: Vec<&str> = names.filter(|name| !USUAL.contains(name)).collect();
+    let mut extras = String::new();
+    if !names.is_empty() {
+        extras.push_str(&format!(", with {} set", names.join(" ")));
+    }
+    if let Some(stdin) = arguments.get("stdin").and_then(serde_json::Value::as_str) {
+        extras.push_str(&format!(", reading {} bytes of input", stdin.len()));
+    }
+    extras
+}
+
+/// How much of a command is shown; the rest is elided in the middle, with its size.
+const WIDTH: usize = 2_000;
+
+/// A word as a shell would need it, so that two words never look like one.
+fn quoted(word: &str) -> String {
+    let plain = |letter: char| letter.is_alphanumeric() || "-_./=:,@%+".contains(letter);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
+fn program(facts: &Facts) -> Option<&std::path::Path> {
+    facts.effects.iter().find_map(|effect| match effect {
+        Effect::Exec { program } => Some(program.as_path()),
+        Effect::FsRead { .. } | Effect::FsWrite { .. } => None,
+    })
+}
+
+fn effect(effect: &Effect) -> String {
+    let line = match effect {
+        Effect::Exec { program } => format!("runs {}", program.display()),
+        Effect::FsRead { path } => format!("reads {}", path.display()),
+        Effect::FsWrite { path } => format!("writes {}", path.display()),
+    };
+    render::shown(&line, WIDTH).text
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::{IntoResponse, Response};
@@ -26,7 +26,7 @@ use palyra_gateway::{CallHandle, CallReport, Conclusion, Event, ProposedCall};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::{App, Who, journal, page, page_size, reading};
+use super::{App, Asked, Named, Who, journal, page, page_size, reading};
 use crate::problem::Refused;
 
 /// No request of ours is larger; the tools' own caps are smaller.
@@ -69,7 +69,7 @@ pub(crate) async fn call(
 #[serde(deny_unknown_fields)]
 pub(crate) struct Which {
     agent: Option<String>,
-    state: Option<String>,
+    state: Option<CallState>,
     before: Option<String>,
     limit: Option<usize>,
 }
@@ -82,7 +82,7 @@ pub(crate) struct Which {
 pub(crate) async fn list(
     State(app): State<App>,
     Who(caller): Who,
-    Query(which): Query<Which>,
+    Asked(which): Asked<Which>,
 ) -> Result<Json<Page<CallSummary>>, Refused> {
     let agent = which.agent.map(|name| name.parse()).transpose();
     let agent = agent.map_err(|error: palyra_core::principal::NotAName| {
@@ -96,7 +96,7 @@ pub(crate) async fn list(
     })?;
     let size = page_size(which.limit);
     let query = ListQuery {
-        state: which.state,
+        state: which.state.map(|state| state.as_str().to_owned()),
         agent,
         before: which.before,
         limit: size + 1,
@@ -113,7 +113,7 @@ pub(crate) async fn list(
 pub(crate) async fn show(
     State(app): State<App>,
     Who(caller): Who,
-    Path(id): Path<String>,
+    Named(id): Named,
 ) -> Result<Json<CallDetail>, Refused> {
     let gateway = app.gateway.clone();
     let view = reading(move || gateway.call_record(&caller, &id)).await?;
@@ -140,6 +140,9 @@ pub(super) async fn typed_body<T: DeserializeOwned>(
             "quote the number, or round it to 53 bits",
         ),
     })?;
+    if !whole.value().is_object() {
+        return Err(not_json("the body is not a JSON object"));
+    }
     let meant = T::deserialize(whole.value()).map_err(|error| not_json(&error.to_string()))?;
     Ok((whole, meant))
 }

@@ -1,12 +1,12 @@
 //! The journal, as the operator reads it.
 
 use axum::Json;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use palyra_api::wire::{ErrorBody, JournalEntry, Page};
 use palyra_core::entry::Recorded;
 use serde::Deserialize;
 
-use super::{App, Who, page_size, reading};
+use super::{App, Asked, Who, page_size, reading};
 use crate::problem::Refused;
 
 /// Which entries.
@@ -25,7 +25,7 @@ pub(crate) struct Which {
 pub(crate) async fn read(
     State(app): State<App>,
     Who(caller): Who,
-    Query(which): Query<Which>,
+    Asked(which): Asked<Which>,
 ) -> Result<Json<Page<JournalEntry>>, Refused> {
     let gateway = app.gateway.clone();
     let limit = page_size(which.limit);

@@ -10,7 +10,7 @@ pub mod tools;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRequestParts, Path, Query};
 use axum::http::request::Parts;
 use axum::routing::{get, post};
 use palyra_api::wire::{AS_HEADER, Page};
@@ -107,8 +107,39 @@ impl FromRequestParts<App> for Who {
     }
 }
 
-/// A caller is let in for every request, even those that need no right.
-pub(crate) fn cannot_lower() -> Refused {
+/// What the query asks for; a mistake in it is answered like every other.
+pub(crate) struct Asked<T>(pub(crate) T);
+
+impl<T: serde::de::DeserializeOwned> FromRequestParts<App> for Asked<T> {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refused> {
+        let query = Query::<T>::from_request_parts(parts, app).await;
+        query.map(|Query(asked)| Self(asked)).map_err(|error| {
+            let next_step = "see the query's parameters in `GET /openapi.json`";
+            Refused::new(
+                RefusalKind::Invalid,
+                "invalid_query",
+                error.body_text(),
+                next_step,
+            )
+        })
+    }
+}
+
+/// The id or name in the path.
+pub(crate) struct Named(pub(crate) String);
+
+impl FromRequestParts<App> for Named {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refused> {
+        let path = Path::<String>::from_request_parts(parts, app).await;
+        path.map(|Path(name)| Self(name)).map_err(|_| no_route())
+    }
+}
+
+fn cannot_lower() -> Refused {
     Refused::new(
         RefusalKind::Forbidden,
         "cannot_lower",

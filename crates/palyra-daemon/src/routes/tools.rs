@@ -1,11 +1,11 @@
 //! The tools that a caller could run or ask for.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use palyra_api::wire::{ErrorBody, Page, Tool};
 use palyra_core::ToolMetadata;
 
-use super::{App, Who};
+use super::{App, Named, Who};
 use crate::problem::Refused;
 
 #[utoipa::path(get, path = "/api/v1/tools", responses((status = 200, body = Page<Tool>), (status = "4XX", body = ErrorBody)))]
@@ -24,7 +24,7 @@ pub(crate) async fn list(
 pub(crate) async fn show(
     State(app): State<App>,
     Who(caller): Who,
-    Path(name): Path<String>,
+    Named(name): Named,
 ) -> Result<Json<Tool>, Refused> {
     Ok(Json(on_the_wire(app.gateway.tool(&caller, &name)?)))
 }

@@ -159,11 +159,6 @@ fn a_restart_closes_what_waited() {
         .expect_code(0)
         .json();
     assert_eq!(approval["state"], "cancelled");
-    assert!(
-        approval["reason"]
-            .as_str()
-            .is_none_or(|reason| !reason.is_empty())
-    );
     assert_eq!(decide(&daemon, &id, "allow").code, Some(4));
     assert!(!daemon.workspace().join("proof").exists());
 }
@@ -314,4 +309,62 @@ fn hostile_words_arrive_visible() {
         "{:?}",
         ran.stderr
     );
+}
+
+/// A name means what the caller's `PATH` makes of it: the person sees what was found.
+#[test]
+fn the_program_that_was_found_is_shown() {
+    let daemon = with_agent("");
+    let evil = daemon.workspace().join("bin");
+    std::fs::create_dir(&evil).unwrap();
+    std::fs::write(evil.join("git"), "#!/bin/sh\n").unwrap();
+    std::fs::set_permissions(
+        evil.join("git"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .unwrap();
+    let path = format!("PATH={}:/usr/bin:/bin", evil.display());
+    let also = "LD_PRELOAD=/tmp/x.so";
+    let mut waiting = daemon.palyra_in_background(&[
+        "exec", "--as", "agent:a", "--env", &path, "--env", also, "--", "git", "status",
+    ]);
+    let id = daemon.pending_approval();
+    let shown = daemon
+        .palyra(&["approvals", "show", &id, "--json"])
+        .expect_code(0)
+        .json();
+    let found = evil.join("git");
+    assert_eq!(shown["program"], found.to_str().unwrap());
+    let summary = shown["summary"].as_str().unwrap();
+    assert!(summary.starts_with(found.to_str().unwrap()), "{summary}");
+    assert!(summary.contains("with LD_PRELOAD set"), "{summary}");
+    assert_eq!(shown["workspace"], daemon.workspace().to_str().unwrap());
+    waiting.kill().unwrap();
+    waiting.wait().unwrap();
+}
+
+#[test]
+fn a_removed_agents_calls_end() {
+    let daemon = with_agent("");
+    let waiting = ask(&daemon, "touch proof");
+    let id = daemon.pending_approval();
+    let _ = daemon.palyra(&["agents", "remove", "a"]).expect_code(0);
+    let _ = end(waiting).expect_code(125);
+    assert_eq!(decide(&daemon, &id, "allow").code, Some(4));
+    // Who takes the name later does not inherit the past.
+    let workspace = daemon.workspace();
+    let _ = daemon
+        .palyra(&[
+            "agents",
+            "add",
+            "a",
+            "--workspace",
+            workspace.to_str().unwrap(),
+        ])
+        .expect_code(0);
+    let calls = daemon
+        .palyra(&["calls", "list", "--json", "--as", "agent:a"])
+        .expect_code(0)
+        .json();
+    assert_eq!(calls["items"].as_array().unwrap().len(), 0, "{calls}");
 }

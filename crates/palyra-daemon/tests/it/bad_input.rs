@@ -220,3 +220,26 @@ fn file_tools_write_list_and_patch() {
         "one\nthree\n"
     );
 }
+
+#[tokio::test]
+async fn a_mistake_in_the_query_is_answered_like_every_other() {
+    let daemon = Daemon::start();
+    let mut client = daemon.client().await;
+    for (path, code) in [
+        ("/api/v1/calls?limit=abc", "invalid_query"),
+        ("/api/v1/calls?state=bogus", "invalid_query"),
+        ("/api/v1/approvals?state=bogus", "invalid_query"),
+        ("/api/v1/journal?aftr=1", "invalid_query"),
+        ("/api/v1/calls/%ff", "no_such_route"),
+    ] {
+        let (_, body) = client.raw(Method::GET, path, Bytes::new()).await.unwrap();
+        let answer: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(answer["error"]["code"], code, "{path}: {answer}");
+        assert!(!answer["error"]["next_step"].as_str().unwrap().is_empty());
+    }
+    for state in ["all", "pending", "denied"] {
+        let path = format!("/api/v1/approvals?state={state}");
+        let (status, _) = client.raw(Method::GET, &path, Bytes::new()).await.unwrap();
+        assert!(status.is_success(), "{path}");
+    }
+}

@@ -71,13 +71,17 @@ fn crash_kill_9_under_load() {
         (calls("admitted"), calls("attested"), calls("interrupted"));
     let lost: Vec<_> = acknowledged.difference(&attested).collect();
     assert!(lost.is_empty(), "acknowledged and lost: {lost:?}");
-    // What was executed left a file named by its marker; each must have a durable intent.
-    let executed = std::fs::read_dir(daemon.workspace()).unwrap().count();
-    assert!(executed > 0, "nothing was executed at all");
+    // What was executed left a file named by its marker: each was named by an admitted call.
+    let intended = runtime.block_on(markers(&daemon, &admitted));
+    let executed: BTreeSet<String> = std::fs::read_dir(daemon.workspace())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert!(!executed.is_empty(), "nothing was executed at all");
+    let unintended: Vec<_> = executed.difference(&intended).collect();
     assert!(
-        executed <= admitted.len(),
-        "{executed} executed, {} admitted",
-        admitted.len()
+        unintended.is_empty(),
+        "executed without a durable intent: {unintended:?}"
     );
     // Every admitted call is either attested or reported as interrupted, never both, never neither.
     let ended: BTreeSet<_> = attested.union(&interrupted).cloned().collect();
@@ -140,4 +144,16 @@ async fn whole_journal(daemon: &Daemon) -> Vec<Value> {
         }
         entries.extend(items.iter().cloned());
     }
+}
+
+/// The files that the admitted calls were to make.
+async fn markers(daemon: &Daemon, admitted: &BTreeSet<String>) -> BTreeSet<String> {
+    let mut client = daemon.client().await;
+    let mut markers = BTreeSet::new();
+    for call in admitted {
+        let path = format!("/api/v1/calls/{call}");
+        let record: Value = client.get(&path).await.unwrap();
+        markers.extend(record["arguments"]["argv"][1].as_str().map(str::to_owned));
+    }
+    markers
 }

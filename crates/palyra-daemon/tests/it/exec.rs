@@ -141,10 +141,15 @@ fn every_call_leaves_its_record() {
     assert_eq!(record["arguments"]["argv"][0], "echo");
     assert_eq!(record["output"]["stdout"]["text"], "hi\n");
     assert_eq!(record["facts"]["tool"], "palyra.process.run");
-    // Entries commit to arguments and output without containing them.
+    // Entries commit to arguments and output without containing them, also when a call fails.
+    let missing = r#"{"path":"a-secret-name"}"#;
+    let _ = daemon
+        .palyra(&["call", "palyra.fs.read", "--args", missing])
+        .expect_code(1);
     let tail = daemon.palyra(&["journal", "tail", "--json"]).expect_code(0);
     assert!(!tail.stdout.contains("\"hi\""), "{}", tail.stdout);
     assert!(!tail.stdout.contains("echo"), "{}", tail.stdout);
+    assert!(!tail.stdout.contains("a-secret-name"), "{}", tail.stdout);
 }
 
 #[test]
@@ -172,13 +177,13 @@ fn as_another_user_everything_works_too() {
         .json();
     assert_eq!(ran["output"]["stdout"]["text"], "64001\n");
     assert_eq!(ran["attestation"]["running_as_root"], false);
-    // Root is not this daemon's owner.
+    // Root is not this daemon's owner, and does not hand it anything.
     let status = std::process::Command::new(palyra_testkit::bin("palyra"))
         .env("PALYRA_HOME", daemon.home_folder())
         .args(["status"])
         .output()
         .unwrap();
-    assert_eq!(status.status.code(), Some(3), "{status:?}");
+    assert_eq!(status.status.code(), Some(5), "{status:?}");
 }
 
 #[test]
@@ -306,4 +311,43 @@ fn the_journal_is_followed_live() {
     );
     tail.kill().unwrap();
     tail.wait().unwrap();
+}
+
+/// Many short calls at once: what each wrote in its last moment is never lost.
+#[test]
+fn no_output_is_lost_under_load() {
+    let daemon = Daemon::start();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let folder = daemon.workspace().to_str().unwrap().to_owned();
+    let lost: usize = runtime.block_on(async {
+        let mut callers = Vec::new();
+        for caller in 0..8 {
+            let (mut client, folder) = (daemon.client().await, folder.clone());
+            callers.push(tokio::spawn(async move {
+                let mut lost = 0;
+                for number in 0..60 {
+                    let word = format!("{caller}-{number}");
+                    let request = palyra_api::wire::CallRequest {
+                        tool: "palyra.process.run".to_owned(),
+                        arguments: serde_json::json!({ "argv": ["sh", "-c", format!("echo {word}; echo {word} >&2")] }),
+                        workspace: Some(folder.clone()),
+                    };
+                    let output = client.call(&request).await.unwrap().output.unwrap();
+                    let whole = format!("{word}\n");
+                    let both = ["stdout", "stderr"].map(|stream| output[stream]["text"] == whole);
+                    lost += both.iter().filter(|kept| !**kept).count();
+                }
+                lost
+            }));
+        }
+        let mut lost = 0;
+        for caller in callers {
+            lost += caller.await.unwrap();
+        }
+        lost
+    });
+    assert_eq!(lost, 0, "of 960 outputs");
 }

@@ -77,10 +77,18 @@ fn waiting_approvals() {
             .json();
         (list["items"].as_array().unwrap().len() == 2).then_some(())
     });
-    let third = daemon
-        .palyra(&["exec", "--as", "agent:a", "--", "echo", "3"])
-        .expect_code(120);
-    assert!(third.stderr.contains("limit"), "{}", third.stderr);
+    let head = || {
+        let status = daemon.palyra(&["status", "--json"]).expect_code(0).json();
+        status["journal_head"].as_u64().unwrap()
+    };
+    let before = head();
+    for _ in 0..5 {
+        let third = daemon
+            .palyra(&["exec", "--as", "agent:a", "--", "echo", "3"])
+            .expect_code(120);
+        assert!(third.stderr.contains("limit"), "{}", third.stderr);
+    }
+    assert_eq!(head(), before + 1, "five refusals, one counted entry");
     for child in &mut waiting {
         child.kill().unwrap();
         child.wait().unwrap();
@@ -104,6 +112,27 @@ async fn a_run_has_a_budget() {
     assert_eq!(problem.code, "budget_exhausted");
     // Another connection is another run.
     daemon.client().await.call(&echo()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_runs_output_is_charged_whatever_the_tool() {
+    let daemon = daemon("[budget]\noutput_bytes = 1000\n");
+    std::fs::write(daemon.workspace().join("large"), "x".repeat(5_000)).unwrap();
+    let read = CallRequest {
+        tool: "palyra.fs.read".to_owned(),
+        arguments: json!({ "path": "large" }),
+        workspace: Some(daemon.workspace().to_str().unwrap().to_owned()),
+    };
+    let mut client = daemon.client().await;
+    client.call(&read).await.unwrap();
+    let Err(palyra_api::ClientError::Refused {
+        status: 429,
+        problem,
+    }) = client.call(&read).await
+    else {
+        panic!("the budget has no end")
+    };
+    assert_eq!(problem.code, "budget_exhausted");
 }
 
 async fn head(daemon: &Daemon) -> u64 {

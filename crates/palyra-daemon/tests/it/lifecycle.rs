@@ -81,14 +81,26 @@ fn a_corrupt_journal_is_left_as_it_is() {
 #[test]
 fn a_stop_lets_running_calls_end_or_cancels_them_and_says_which() {
     let mut daemon = Daemon::builder()
-        .config("[daemon]\nstop_grace = \"700ms\"\n")
+        .config("[daemon]\nstop_grace = \"2s\"\n")
         .prepare();
     let log = daemon.folder().join("log");
     daemon.start_again(Some(&log));
     let short =
-        daemon.palyra_in_background(&["exec", "--", "sh", "-c", "touch s; sleep 0.4; echo short"]);
+        daemon.palyra_in_background(&["exec", "--", "sh", "-c", "touch s; sleep 0.6; echo short"]);
     let long =
         daemon.palyra_in_background(&["exec", "--", "sh", "-c", "touch l; sleep 60; echo long"]);
+    let workspace = daemon.workspace();
+    let _ = daemon
+        .palyra(&[
+            "agents",
+            "add",
+            "a",
+            "--workspace",
+            workspace.to_str().unwrap(),
+        ])
+        .expect_code(0);
+    let waiting = daemon.palyra_in_background(&["exec", "--as", "agent:a", "--", "true"]);
+    let _ = daemon.pending_approval();
     eventually("both run", || {
         let there = |name: &str| daemon.workspace().join(name).exists();
         (there("s") && there("l")).then_some(())
@@ -103,10 +115,15 @@ fn a_stop_lets_running_calls_end_or_cancels_them_and_says_which() {
     );
     let long = Ran::from(long.wait_with_output().unwrap());
     assert_eq!(long.code, Some(125), "{long:?}");
+    let _ = Ran::from(waiting.wait_with_output().unwrap()).expect_code(125);
     assert_eq!(daemon.wait(), Some(0));
     let said = std::fs::read_to_string(&log).unwrap();
-    assert!(said.contains("finished before the stop"), "{said}");
-    assert!(said.contains("cancelled by the stop"), "{said}");
+    assert_eq!(
+        said.matches("finished before the stop").count(),
+        1,
+        "{said}"
+    );
+    assert_eq!(said.matches("cancelled by the stop").count(), 2, "{said}");
     assert!(!daemon.home().socket().exists());
     daemon.start_again(None);
     let calls = daemon
@@ -120,7 +137,7 @@ fn a_stop_lets_running_calls_end_or_cancels_them_and_says_which() {
         .filter_map(|call| call["state"].as_str())
         .collect();
     states.sort_unstable();
-    assert_eq!(states, ["cancelled", "completed"]);
+    assert_eq!(states, ["cancelled", "cancelled", "completed"]);
 }
 
 #[test]
@@ -326,4 +343,43 @@ fn a_mistake_in_the_config_reaches_the_one_who_needs_a_daemon() {
         "{}",
         refused.stderr
     );
+}
+
+#[test]
+fn who_needs_a_daemon_while_one_stops_gets_the_next_one() {
+    let mut daemon = Daemon::builder()
+        .config("[daemon]\nstop_grace = \"1500ms\"\n")
+        .start();
+    let running = daemon.palyra_in_background(&["exec", "--", "sh", "-c", "touch up; sleep 60"]);
+    eventually("it runs", || {
+        daemon.workspace().join("up").exists().then_some(())
+    });
+    daemon.signal("TERM");
+    eventually("its socket is gone", || {
+        (!daemon.home().socket().exists()).then_some(())
+    });
+    let ran = daemon
+        .palyra(&["exec", "--", "echo", "next"])
+        .expect_code(0);
+    assert_eq!(ran.stdout, "next\n");
+    assert_eq!(daemon.wait(), Some(0));
+    let _ = Ran::from(running.wait_with_output().unwrap()).expect_code(125);
+    let status = daemon.palyra(&["status", "--json"]).expect_code(0).json();
+    let pid = status["pid"].as_u64().unwrap().to_string();
+    let _ = std::process::Command::new("kill")
+        .arg(&pid)
+        .status()
+        .unwrap();
+    eventually("it ends", || {
+        (!std::path::Path::new("/proc").join(&pid).exists()).then_some(())
+    });
+}
+
+#[test]
+fn told_to_stop_at_once_it_stops() {
+    for _ in 0..8 {
+        let mut daemon = Daemon::start();
+        daemon.signal("TERM");
+        assert_eq!(daemon.wait(), Some(0));
+    }
 }

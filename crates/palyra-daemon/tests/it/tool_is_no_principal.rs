@@ -39,7 +39,7 @@ fn palyra_exec_inside_a_call() {
         assert!(!refused.stdout.contains("uid="), "{refused:?}");
         // Being kept from the socket is never taken for "no daemon": nothing is started.
         assert_eq!(refused.code, Some(123), "{refused:?}");
-        assert!(!refused.stderr.contains("starting"), "{refused:?}");
+        assert!(!refused.stderr.contains("started"), "{refused:?}");
     }
 }
 
@@ -170,4 +170,71 @@ fn the_door_recognises_a_process_of_a_call() {
     );
     running.kill().unwrap();
     running.wait().unwrap();
+}
+
+/// The same from a call that an agent asked for and a person approved.
+#[test]
+fn an_approved_call_is_no_principal_either() {
+    for daemon in daemons() {
+        let workspace = daemon.workspace();
+        let _ = daemon
+            .palyra(&[
+                "agents",
+                "add",
+                "a",
+                "--workspace",
+                workspace.to_str().unwrap(),
+            ])
+            .expect_code(0);
+        let home = format!("PALYRA_HOME={}", daemon.home_folder().display());
+        let path = format!(
+            "PATH={}:{}",
+            daemon.bins().display(),
+            std::env::var("PATH").unwrap()
+        );
+        let tries = "palyra exec -- id; palyra approvals list; palyra status; echo tried";
+        let waiting = daemon.palyra_in_background(&[
+            "exec", "--as", "agent:a", "--env", &home, "--env", &path, "--", "sh", "-c", tries,
+        ]);
+        let id = daemon.pending_approval();
+        let _ = daemon
+            .palyra(&["approvals", "decide", &id, "--decision", "allow"])
+            .expect_code(0);
+        let ran = Ran::from(waiting.wait_with_output().unwrap()).expect_code(0);
+        assert_eq!(ran.stdout, "tried\n", "{ran:?}");
+        assert!(ran.stderr.contains("may not be reached"), "{ran:?}");
+    }
+}
+
+/// Another uid is nobody to the daemon; and a daemon of another uid is nobody to the client.
+#[test]
+fn another_uid_is_turned_away_at_both_ends() {
+    if !palyra_testkit::is_root() {
+        return;
+    }
+    let daemon = Daemon::builder().uid(64_006).start();
+    let script = daemon.folder().join("raw.py");
+    std::fs::write(&script, RAW).unwrap();
+    let socket = daemon.home().socket();
+    let as_root: Ran = std::process::Command::new("python3")
+        .arg(&script)
+        .arg(&socket)
+        .output()
+        .unwrap()
+        .into();
+    assert_eq!(
+        as_root.stdout.trim(),
+        "HTTP/1.1 403 Forbidden",
+        "{as_root:?}"
+    );
+    let mut palyra = std::process::Command::new(palyra_testkit::bin("palyra"));
+    palyra.args(["exec", "--env", "A=secret", "--", "true"]);
+    palyra
+        .env("PALYRA_HOME", daemon.home_folder())
+        .current_dir(daemon.workspace());
+    let refused = Ran::from(palyra.output().unwrap()).expect_code(123);
+    assert!(
+        refused.stderr.contains("belongs to uid 64006"),
+        "{refused:?}"
+    );
 }

@@ -15,6 +15,7 @@ use palyra_core::{
 };
 
 use crate::error::{Refusal, RefusalKind};
+use crate::people::People;
 
 /// What a call comes down to.
 #[derive(Debug, Clone)]
@@ -63,8 +64,8 @@ pub struct Place<'a> {
     pub workspace: Option<&'a Path>,
     /// The daemon's own folders.
     pub masked: &'a [PathBuf],
-    /// The home of the daemon's user, for `HOME`.
-    pub user_home: &'a Path,
+    /// The people of this machine, for `HOME`.
+    pub people: &'a People,
 }
 
 impl Place<'_> {
@@ -205,16 +206,12 @@ impl Registered {
         }
         if let Some(error) = self.schema.iter_errors(arguments.value()).next() {
             let place = error.instance_path().to_string();
-            let shown = if place.is_empty() {
-                "the arguments".to_owned()
-            } else {
-                format!("`{place}`")
+            let what = match place.as_str() {
+                "" => "the arguments".to_owned(),
+                place => format!("`{place}`"),
             };
-            let why: String = error.to_string().escape_debug().take(300).collect();
-            return Err(Refusal::arguments(
-                format!("{shown} do not fit `{name}`: {why}"),
-                name,
-            ));
+            let why: String = error.to_string().chars().take(300).collect();
+            return Err(Refusal::arguments(format!("{what}: {why}"), name));
         }
         self.tool.prepare(arguments, place)
     }

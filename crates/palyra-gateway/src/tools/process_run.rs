@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use palyra_core::plan::RunAs;
 use palyra_core::{CanonicalJson, Effect, Limits, ProcessPlan, Tier, ToolCapability, ToolMetadata};
 use palyra_sandbox::ProgramProblem;
 use serde_json::{Value, json};
@@ -60,13 +59,20 @@ impl Tool for ProcessRun {
                 "choose another with `--workspace`",
             )
         })?;
-        let env = environment(arguments, run_as, place.user_home)?;
+        let env = environment(arguments, &place.people.home_for(run_as))?;
         let path = env
             .iter()
             .find(|(name, _)| name == "PATH")
             .map_or("", |(_, value)| value);
         let typed = argv.first().map_or("", String::as_str);
         let program = palyra_sandbox::resolve_program(typed, path, &cwd)
+            .and_then(
+                |program| match place.masked.iter().any(|own| program.starts_with(own)) {
+                    // What is in the daemon's home is not there for a call.
+                    true => Err(ProgramProblem::NotFound(typed.to_owned())),
+                    false => Ok(program),
+                },
+            )
             .map_err(|error| unresolved(&error))?;
         let plan = ProcessPlan {
             program: program.clone(),
@@ -147,9 +153,9 @@ fn cwd(
         return Err(Refusal::new(
             RefusalKind::Invalid,
             "cwd_outside_workspace",
+            // As given: where it really leads is not for the asker to learn.
             format!(
-                "`{}` is not inside the workspace `{}`",
-                real.display(),
+                "`{given}` is not inside the workspace `{}`",
                 workspace.display()
             ),
             "start it inside the workspace, or name a wider one with `--workspace`",
@@ -169,17 +175,9 @@ fn limits(arguments: &CanonicalJson) -> Limits {
 }
 
 /// The whole environment: a few plain variables, then what the call names.
-fn environment(
-    arguments: &CanonicalJson,
-    run_as: RunAs,
-    user_home: &Path,
-) -> Result<Vec<(String, String)>, Refusal> {
-    let home = match run_as {
-        RunAs::Daemon | RunAs::Root => user_home.display().to_string(),
-        RunAs::Owner { uid, .. } => home_of(uid).unwrap_or_else(|| "/".to_owned()),
-    };
+fn environment(arguments: &CanonicalJson, home: &Path) -> Result<Vec<(String, String)>, Refusal> {
     let mut env = vec![
-        ("HOME".to_owned(), home),
+        ("HOME".to_owned(), home.display().to_string()),
         ("LANG".to_owned(), "C.UTF-8".to_owned()),
         ("PATH".to_owned(), USUAL_PATH.to_owned()),
     ];
@@ -196,16 +194,6 @@ fn environment(
         env.push((name.clone(), value.to_owned()));
     }
     Ok(env)
-}
-
-/// The home of a uid, as `/etc/passwd` has it.
-fn home_of(uid: u32) -> Option<String> {
-    let passwd = std::fs::read_to_string("/etc/passwd").ok()?;
-    let uid = uid.to_string();
-    passwd.lines().find_map(|line| {
-        let fields: Vec<&str> = line.split(':').collect();
-        (fields.get(2) == Some(&uid.as_str())).then(|| fields.get(5).map(ToString::to_string))?
-    })
 }
 
 fn strings(list: Option<&Value>) -> Vec<String> {

@@ -8,8 +8,8 @@ use palyra_core::facts::{Channel, Origin};
 use palyra_core::json::canonical_bytes;
 use palyra_core::{
     AgentName, ApprovalDecision, ApprovalId, Blob, BlobKind, CallDigest, CallId, Denial,
-    DenialCode, DeviceId, Digest, DigestKey, Ending, ExecutionReport, PlanDigest, Principal, RunId,
-    Timestamp, UserName,
+    DenialCode, DeviceId, Digest, DigestKey, Ending, ExecutionReport, PlanDigest, PlanSeal,
+    Principal, RunId, Timestamp, UserName,
 };
 use palyra_journal::{CallRecorder, Expected, JournalStore};
 use serde_json::json;
@@ -29,8 +29,8 @@ fn digest(of: &str) -> CallDigest {
     DigestKey::from_bytes([1; 32]).call_digest(&[of.as_bytes()])
 }
 
-fn plan() -> PlanDigest {
-    PlanDigest(Digest::of(b"plan"))
+fn plan() -> PlanSeal {
+    DigestKey::from_bytes([1; 32]).plan_seal(&PlanDigest(Digest::of(b"plan")))
 }
 
 /// A recorder of a call that was proposed and decided.
@@ -62,7 +62,7 @@ fn decided(recorder: &mut CallRecorder, answer: Answer) {
 fn intent<'a>(
     call: &'a CallId,
     digest: &'a CallDigest,
-    plan: &'a PlanDigest,
+    plan: &'a PlanSeal,
     grant: Option<&'a ApprovalId>,
 ) -> Intent<'a> {
     Intent {
@@ -111,17 +111,16 @@ async fn answered(
 ) -> (CallRecorder, ApprovalId) {
     let approval = ApprovalId::mint(NOW);
     let mut asking = recorder(journal, &call(), Answer::Ask);
-    let arguments = asking.arguments_commitment().unwrap();
-    let tool = "palyra.echo".parse().unwrap();
+    let question = Entry::ApprovalRequested {
+        call: asking.call().clone(),
+        principal: agent(),
+        tool: "palyra.echo".parse().unwrap(),
+        digest: digest("echo"),
+        arguments: Blob::new(BlobKind::Arguments, b"{}".to_vec()).commitment(),
+        expires_at: NOW,
+    };
     asking
-        .request_approval(
-            approval.clone(),
-            agent(),
-            tool,
-            digest("echo"),
-            arguments,
-            NOW,
-        )
+        .request_approval(Stream::Approval(approval.clone()), question)
         .await
         .unwrap();
     if let Some(decision) = answer {
@@ -147,9 +146,7 @@ async fn an_unasked_call_is_two_commits_with_all_its_blobs() {
     let id = call();
     let mut recorder = recorder(&journal, &id, Answer::Permit);
     assert_eq!(journal.head(), 0, "nothing is written before the admission");
-    assert!(recorder.has_buffered());
     admit(&mut recorder, "echo", None).await.unwrap();
-    assert!(!recorder.has_buffered());
     assert_eq!(journal.unattested().unwrap(), std::slice::from_ref(&id));
 
     let output = json!({"text": "hällo", "a": [1, 2.5]});
@@ -178,10 +175,20 @@ async fn an_unasked_call_is_two_commits_with_all_its_blobs() {
         .unwrap();
     assert_eq!(blob.kind, BlobKind::Output);
     assert_eq!(blob.bytes, canonical_bytes(&output));
-    let arguments = recorder.arguments_commitment().unwrap();
-    assert_eq!(journal.blob(&arguments).unwrap().unwrap().bytes, b"{}");
-    let facts = recorder.facts_commitment().unwrap();
-    assert_eq!(journal.blob(&facts).unwrap().unwrap().kind, BlobKind::Facts);
+    let committed = entries.iter().filter_map(|recorded| {
+        if let Entry::Proposed { arguments, .. } = &recorded.entry {
+            return Some(*arguments);
+        }
+        let Entry::Decided { facts, .. } = &recorded.entry else {
+            return None;
+        };
+        Some(*facts)
+    });
+    let kept = committed.map(|commitment| journal.blob(&commitment).unwrap().unwrap().kind);
+    assert_eq!(
+        kept.collect::<Vec<_>>(),
+        [BlobKind::Arguments, BlobKind::Facts]
+    );
 }
 
 #[tokio::test]
@@ -358,7 +365,6 @@ async fn calls_cut_short_are_found_at_the_next_start() {
 /// The whole corridor with the recorder as its ledger.
 #[tokio::test]
 async fn the_corridor_takes_the_recorder_for_its_ledger() {
-    use palyra_core::plan::Plan as _;
     struct Yes;
     impl Decides for Yes {
         fn answer(&self, _: &palyra_core::Facts) -> Result<PolicyAnswer, Denial> {
@@ -423,6 +429,6 @@ async fn the_corridor_takes_the_recorder_for_its_ledger() {
     let finished = admitted.execute(&Replies, reply.clone()).await.unwrap();
     let (attestation, output) = finished.attest(&mut recorder).await.unwrap();
     assert_eq!(output, reply.reply);
-    assert_eq!(attestation.plan, reply.digest());
+    assert_eq!(attestation.plan, *facts.plan());
     assert_eq!(journal.unattested().unwrap(), []);
 }

@@ -1,0 +1,68 @@
+//! The people of this machine and their homes, read once at start.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use palyra_core::plan::RunAs;
+
+/// Who lives where.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct People {
+    /// The home of the daemon's user.
+    own: PathBuf,
+    /// Homes by uid.
+    homes: BTreeMap<u32, PathBuf>,
+}
+
+impl People {
+    /// From the lines of `/etc/passwd` and the daemon's own home.
+    #[must_use]
+    pub fn of(passwd: &str, own: PathBuf) -> Self {
+        let homes = passwd.lines().filter_map(|line| {
+            let fields: Vec<&str> = line.split(':').collect();
+            Some((fields.get(2)?.parse().ok()?, PathBuf::from(fields.get(5)?)))
+        });
+        Self {
+            own,
+            homes: homes.collect(),
+        }
+    }
+
+    /// The home folders of persons: root and the ordinary uids. A service's "home" such as
+    /// `/var/www` may well be worked on.
+    pub fn homes(&self) -> impl Iterator<Item = &Path> {
+        let is_person = |uid: &u32| *uid == 0 || (1_000..65_534).contains(uid);
+        let listed = self.homes.iter().filter(move |(uid, _)| is_person(uid));
+        std::iter::once(self.own.as_path()).chain(listed.map(|(_, home)| home.as_path()))
+    }
+
+    /// What `HOME` is for a process that runs like this.
+    #[must_use]
+    pub fn home_for(&self, run_as: RunAs) -> PathBuf {
+        match run_as {
+            RunAs::Daemon | RunAs::Root => self.own.clone(),
+            RunAs::Owner { uid, .. } => self
+                .homes
+                .get(&uid)
+                .cloned()
+                .unwrap_or_else(|| PathBuf::from("/")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn persons_have_homes_and_services_do_not() {
+        let passwd = "root:x:0:0:root:/root:/bin/sh\nwww:x:33:33::/var/www:/bin/false\nann:x:1000:1000::/home/ann:/bin/sh\nbroken\n";
+        let people = People::of(passwd, PathBuf::from("/home/me"));
+        let homes: Vec<&Path> = people.homes().collect();
+        assert_eq!(homes, ["/home/me", "/root", "/home/ann"].map(Path::new));
+        let owner = |uid| people.home_for(RunAs::Owner { uid, gid: uid });
+        assert_eq!(owner(33), Path::new("/var/www"));
+        assert_eq!(owner(4_242), Path::new("/"));
+        assert_eq!(people.home_for(RunAs::Daemon), Path::new("/home/me"));
+    }
+}
