@@ -165,6 +165,6 @@ pub(crate) fn litter(path: &str) -> Attack {
         std::fs::write("file", "x")?;
         std::env::set_current_dir("deeper")?;
     }
-    std::fs::set_permissions(".", std::os::unix::fs::PermissionsExt::from_mode(0))?;
+    std::fs::set_permissions(".", std::os::unix::fs::PermissionsExt::from_mode(0o000))?;
     Ok("littered".to_owned())
 }

@@ -9,6 +9,11 @@
     clippy::print_stdout,
     reason = "that is how an attack tells what it got"
 )]
+#![expect(clippy::exit, reason = "forked processes end where they are")]
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "descriptors and addresses, as the C interface has them"
+)]
 
 mod files;
 mod processes;

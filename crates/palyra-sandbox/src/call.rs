@@ -25,7 +25,7 @@ use crate::wire::{self, End, Handles, Order, PACKET, Report};
 const SINK_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How long after its time, or after being told to end it, a supervisor may take.
-const GRACE: Duration = Duration::from_secs(15);
+const GRACE: Duration = Duration::from_secs(30);
 
 /// Why calls end when the sandbox is shut down.
 const STOPPING: &str = "the daemon is stopping";
@@ -285,7 +285,16 @@ impl Known {
             return Ending::Failed { kind, message };
         }
         let broke = RunErrorKind::RuntimeFailure;
+        let confined = !self.layers.is_empty();
         match how {
+            // It died while the walls were being built: whatever its status says, no program ran.
+            Some((End::Exited(_) | End::Signalled(_), _)) if !confined => {
+                let kind = RunErrorKind::SandboxDegraded;
+                failed(
+                    kind,
+                    "it ended before its walls stood; its limits may be too low for that",
+                )
+            }
             Some((_, true)) => failed(broke, "some of its processes could not be killed"),
             Some((End::Exited(code), _)) => Ending::Exited { code },
             Some((End::Signalled(signal), _)) => Ending::Signalled { signal },

@@ -54,14 +54,18 @@ impl Executes for FileRunner {
         };
         let outcome = call::run(inner, &order, means).await;
         let (ending, output) = match outcome.ending {
-            Ending::Exited { code: 0 } => {
+            done @ Ending::Exited { code: 0 } => {
                 let complete = outcome.stdout.dropped() == 0;
                 match serde_json::from_slice(&outcome.stdout.into_bytes()) {
-                    Ok(output) if complete => (Ending::Exited { code: 0 }, output),
+                    Ok(output) if complete => (done, output),
                     Ok(_) | Err(_) => (broken(), Value::Null),
                 }
             }
-            other => (other, Value::Null),
+            other @ (Ending::Exited { .. }
+            | Ending::Signalled { .. }
+            | Ending::TimedOut
+            | Ending::Cancelled { .. }
+            | Ending::Failed { .. }) => (other, Value::Null),
         };
         let truncated = output
             .get("truncated")

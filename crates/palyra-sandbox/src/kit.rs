@@ -50,7 +50,11 @@ impl Kit {
             RunAs::Daemon | RunAs::Root => None,
         };
         let (path, handle) = temp.folder(owner)?;
-        let tmp = Folder { path, ours: true };
+        let tmp = Folder {
+            path,
+            ours: true,
+            foreign: owner.is_some(),
+        };
         Ok(Self {
             wall: walls.for_process(&view, handle)?,
             view,
@@ -63,7 +67,10 @@ impl Kit {
 /// A call's temporary folder, removed here unless a supervisor has taken that over.
 pub(crate) struct Folder {
     path: PathBuf,
+    /// It is up to us to remove it.
     ours: bool,
+    /// It belongs to another uid.
+    foreign: bool,
 }
 
 impl Folder {
@@ -88,6 +95,10 @@ impl Drop for Folder {
             return;
         }
         let path = std::mem::take(&mut self.path);
+        if self.foreign {
+            // With a root daemon's rights nothing is removed that somebody else may have filled.
+            return drop(tmp::remove_empty(&path));
+        }
         // What a call left in it may be large: not on a thread that others wait for.
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn_blocking(move || tmp::remove(&path))),

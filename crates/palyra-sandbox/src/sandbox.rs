@@ -20,7 +20,7 @@ use crate::kit::{For, Kit, Spares};
 use crate::landlock::Abi;
 use crate::output::OutputSink;
 use crate::process::ProcessRunner;
-use crate::tmp::TempRoot;
+use crate::tmp::{self, TempRoot};
 use crate::walls::{MountTable, Walls};
 use crate::wire::{Order, Work};
 
@@ -114,6 +114,8 @@ impl Sandbox {
             return Err(SandboxUnavailable { why });
         }
         let inner = Arc::new(Inner::new(settings));
+        // What dead daemons left is nothing to wait for.
+        std::thread::spawn(|| tmp::sweep(&std::env::temp_dir()));
         let status = inner.probe().await;
         if let Some(why) = &status.why {
             tracing::error!(

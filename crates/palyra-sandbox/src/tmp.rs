@@ -4,6 +4,7 @@
 //! so that a call that runs as the workspace's owner reaches its own folder, which is 0700 and
 //! that owner's; names in them cannot be listed.
 
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -25,10 +26,9 @@ pub(crate) struct TempRoot {
 }
 
 impl TempRoot {
-    /// Makes the folder, and removes those that dead daemons left behind.
+    /// Makes the folder.
     pub(crate) fn claim(under: &Path) -> io::Result<Self> {
         let (root, root_path) = own_root(under)?;
-        sweep(&root);
         let name = format!("{:08x}", random()?);
         rustix::fs::mkdirat(&root, &name, outer_mode())?;
         rustix::fs::chmodat(&root, &name, outer_mode(), AtFlags::empty())?;
@@ -54,6 +54,49 @@ impl TempRoot {
         let handle = rustix::fs::openat(&self.folder, &name, flags, Mode::empty())?;
         Ok((self.path.join(name), handle))
     }
+}
+
+/// Removes folders whose daemon is gone: nobody holds their lock. It may take a while.
+pub(crate) fn sweep(under: &Path) -> io::Result<()> {
+    let (root, _) = own_root(under)?;
+    for name in names_in(&root)? {
+        let Ok(folder) = open_folder(&root, &name) else {
+            continue;
+        };
+        if rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            sweep_calls(&folder);
+            let _ = rustix::fs::unlinkat(&root, &name, AtFlags::REMOVEDIR);
+        }
+    }
+    Ok(())
+}
+
+/// Removes what is ours. What belongs to others is theirs to fill with surprises, and is not
+/// removed with a root daemon's rights; only what is empty goes.
+fn sweep_calls(daemon: &OwnedFd) {
+    let own = rustix::process::geteuid().as_raw();
+    for name in names_in(daemon).unwrap_or_default() {
+        if rustix::fs::unlinkat(daemon, &name, AtFlags::REMOVEDIR).is_ok() {
+            continue;
+        }
+        if let Ok(folder) = open_folder(daemon, &name)
+            && rustix::fs::fstat(&folder).is_ok_and(|found| found.st_uid == own)
+            && empty(&folder).is_ok()
+        {
+            let _ = rustix::fs::unlinkat(daemon, &name, AtFlags::REMOVEDIR);
+        }
+    }
+}
+
+fn names_in(folder: &OwnedFd) -> io::Result<Vec<CString>> {
+    let mut names = Vec::new();
+    for entry in rustix::fs::Dir::read_from(folder)? {
+        let name = entry?.file_name().to_owned();
+        if name.as_c_str() != c"." && name.as_c_str() != c".." {
+            names.push(name);
+        }
+    }
+    Ok(names)
 }
 
 impl Drop for TempRoot {
@@ -112,35 +155,27 @@ fn random() -> io::Result<u32> {
     Ok(u32::from_ne_bytes(bytes))
 }
 
-/// Removes folders whose daemon is gone: nobody holds their lock.
-fn sweep(root: &OwnedFd) {
-    let Ok(entries) = rustix::fs::Dir::read_from(root) else {
-        return;
-    };
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        if name == c"." || name == c".." {
-            continue;
-        }
-        let Ok(folder) = open_folder(root, name) else {
-            continue;
-        };
-        if rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            let _ = empty(&folder);
-            let _ = rustix::fs::unlinkat(root, name, AtFlags::REMOVEDIR);
-        }
+/// Removes a call's folder with everything in it.
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
+    if remove_empty(path)? {
+        return Ok(());
+    }
+    clear(path)?;
+    Ok(rustix::fs::rmdir(path)?)
+}
+
+/// Removes it if nothing is in it; false otherwise.
+pub(crate) fn remove_empty(path: &Path) -> io::Result<bool> {
+    match rustix::fs::rmdir(path) {
+        Ok(()) | Err(Errno::NOENT) => Ok(true),
+        Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
+        Err(other) => Err(other.into()),
     }
 }
 
-/// Removes a call's folder with everything in it.
-pub(crate) fn remove(path: &Path) -> io::Result<()> {
-    match rustix::fs::rmdir(path) {
-        Ok(()) | Err(Errno::NOENT) => return Ok(()),
-        Err(_) => {}
-    }
-    let folder = open_folder(rustix::fs::CWD, path)?;
-    empty(&folder)?;
-    Ok(rustix::fs::rmdir(path)?)
+/// Removes everything in a call's folder.
+pub(crate) fn clear(path: &Path) -> io::Result<()> {
+    empty(&open_folder(rustix::fs::CWD, path)?)
 }
 
 /// Removes everything in `top` without following links, however deep it goes.
@@ -192,7 +227,7 @@ fn empty(top: &OwnedFd) -> io::Result<()> {
 }
 
 /// Removes a file or an empty folder; false when it is a folder with something in it.
-fn unlink(parent: &OwnedFd, name: &std::ffi::CStr) -> io::Result<bool> {
+fn unlink(parent: &OwnedFd, name: &CStr) -> io::Result<bool> {
     let remove = |flags| match rustix::fs::unlinkat(parent, name, flags) {
         Ok(()) | Err(Errno::NOENT) => Ok(true),
         Err(Errno::ISDIR | Errno::NOTEMPTY | Errno::EXIST | Errno::PERM | Errno::NOTDIR) => {
@@ -214,14 +249,14 @@ fn unlink(parent: &OwnedFd, name: &std::ffi::CStr) -> io::Result<bool> {
 }
 
 /// Opens a folder, also one that its owner made unreadable.
-fn open_stubborn(parent: &OwnedFd, name: &std::ffi::CStr) -> io::Result<OwnedFd> {
+fn open_stubborn(parent: &OwnedFd, name: &CStr) -> io::Result<OwnedFd> {
     allow(parent, name);
     open_folder(parent, name)
 }
 
 /// Gives a folder's owner all rights. Names here are folders that were just looked at; a link put
 /// in their place would lead a plain `chmod` elsewhere, so it goes through a handle.
-fn allow(parent: &OwnedFd, name: &std::ffi::CStr) {
+fn allow(parent: &OwnedFd, name: &CStr) {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     if let Ok(handle) = rustix::fs::openat(parent, name, flags, Mode::empty()) {
         use std::os::fd::AsRawFd;
@@ -273,7 +308,7 @@ mod tests {
         std::fs::write(left.join("file"), "x").unwrap();
         drop(dead);
         let (kept, _) = live.folder(None).unwrap();
-        let _third = TempRoot::claim(under.path()).unwrap();
+        sweep(under.path()).unwrap();
         assert!(!left.exists());
         assert!(kept.exists());
     }
@@ -289,7 +324,8 @@ mod tests {
         std::os::unix::fs::symlink(&outside, top.join("link")).unwrap();
         std::fs::create_dir(top.join("locked")).unwrap();
         std::fs::write(top.join("locked/file"), "x").unwrap();
-        std::fs::set_permissions(top.join("locked"), std::fs::Permissions::from_mode(0)).unwrap();
+        std::fs::set_permissions(top.join("locked"), std::fs::Permissions::from_mode(0o000))
+            .unwrap();
         // Deeper than a path can be written.
         let mut here = open_folder(rustix::fs::CWD, &top).unwrap();
         for _ in 0..3_000 {

@@ -64,6 +64,7 @@ pub(crate) enum Work {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Assignment {
     pub(crate) wall_ms: u64,
+    pub(crate) run_as: RunAs,
     pub(crate) tmp: Option<PathBuf>,
 }
 

@@ -371,7 +371,12 @@ fn regular(path: &Path, found: &Stat) -> Result<(), Refusal> {
     match FileType::from_raw_mode(found.st_mode) {
         FileType::RegularFile => Ok(()),
         FileType::Directory => Err(not_a_file(path, "is a folder")),
-        _ => Err(not_a_file(path, "is not a regular file")),
+        FileType::Symlink
+        | FileType::Fifo
+        | FileType::Socket
+        | FileType::CharacterDevice
+        | FileType::BlockDevice
+        | FileType::Unknown => Err(not_a_file(path, "is not a regular file")),
     }
 }
 

@@ -2,10 +2,10 @@
 //!
 //! Three kinds of process run this code:
 //!
-//! * the **spawn server** ([`server`]), started once by the daemon; it keeps a few slots ready;
-//! * a **supervisor** per slot ([`supervisor`]): everything its call starts becomes its child
+//! * the **spawn server** (`server`), started once by the daemon; it keeps a few slots ready;
+//! * a **supervisor** per slot (`supervisor`): everything its call starts becomes its child
 //!   sooner or later (subreaper), and nothing of that outlives it;
-//! * a **target** per slot ([`target`]): it waits for an order on the control socket, builds the
+//! * a **target** per slot (`target`): it waits for an order on the control socket, builds the
 //!   walls around itself, checks that they stand, and becomes the program or does the file work.
 //!
 //! A slot serves one call and is then gone. It is forked *before* it is needed, so that no call

@@ -52,6 +52,9 @@ struct Server {
 /// Serves until the daemon closes the control socket, by design or by dying.
 pub(super) fn run(cgroup: Option<&Path>) -> io::Result<()> {
     sys::close_all_inherited()?;
+    // A session of its own: Ctrl-C in the daemon's terminal is for the daemon, which then decides
+    // what becomes of running calls.
+    rustix::process::setsid()?;
     // Nobody of the same uid may trace us or read our memory and descriptors.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
@@ -174,24 +177,19 @@ impl Server {
     /// Waits for what ended. A supervisor that did not end well leaves its call to us: its orphans
     /// are our children now, and children that are no supervisors are killed.
     fn reap(&mut self) {
-        loop {
-            match children::wait_for_any() {
-                Waited::Ended(pid, status) => match self.slots.remove(&pid) {
-                    Some(slot) => {
-                        let well = status.exit_status() == Some(0);
-                        if !well {
-                            self.strangers = true;
-                            if let Some(base) = &self.shared.cgroups {
-                                cgroup::bury(base, pid.as_raw_nonzero().get());
-                            }
-                        }
-                        if slot == Slot::Ready {
-                            self.pause();
-                        }
-                    }
-                    None => self.strangers = true,
-                },
-                Waited::StillRunning | Waited::NoneLeft => break,
+        while let Waited::Ended(pid, status) = children::wait_for_any() {
+            let Some(slot) = self.slots.remove(&pid) else {
+                self.strangers = true;
+                continue;
+            };
+            if status.exit_status() != Some(0) {
+                self.strangers = true;
+                if let Some(base) = &self.shared.cgroups {
+                    cgroup::bury(base, pid.as_raw_nonzero().get());
+                }
+            }
+            if slot == Slot::Ready {
+                self.pause();
             }
         }
         if self.strangers {

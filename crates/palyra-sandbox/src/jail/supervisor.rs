@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use rustix::process::{Pid, Signal, WaitStatus};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 
 use super::children::{self, Waited};
 use super::server::{Shared, drain};
@@ -197,8 +197,21 @@ impl Call {
     }
 
     fn clear_up(self, assignment: Option<&Assignment>) {
-        if let Some(path) = assignment.and_then(|it| it.tmp.as_deref()) {
-            let _ = tmp::remove(path);
+        if let Some(assignment) = assignment
+            && let Some(path) = &assignment.tmp
+            && !tmp::remove_empty(path).unwrap_or(true)
+        {
+            // What the call left there is cleared away with the call's own rights: somebody of the
+            // same uid may still be moving things about in it.
+            let clear = || {
+                let cleared =
+                    target::become_user(assignment.run_as).and_then(|()| tmp::clear(path));
+                i32::from(cleared.is_err())
+            };
+            if sys::fork(None, clear).is_ok() {
+                let _ = rustix::process::wait(WaitOptions::empty());
+            }
+            let _ = tmp::remove_empty(path);
         }
         if let Some(cgroup) = self.cgroup {
             cgroup.remove();

@@ -105,6 +105,7 @@ pub(super) fn run(shared: &Shared, supervisor: Pid, link: &OwnedFd) -> i32 {
     // From here on the supervisor watches over time and over the daemon.
     let assignment = Assignment {
         wall_ms: u64::try_from(order.limits.wall.as_millis()).unwrap_or(u64::MAX),
+        run_as: order.run_as,
         tmp: order.tmp.clone(),
     };
     let Ok(assignment) = serde_json::to_vec(&assignment) else {
@@ -326,14 +327,14 @@ fn limit(limits: &Limits) -> io::Result<Vec<(Resource, Rlimit)>> {
             current: Some(value),
             maximum: Some(value),
         };
-        rustix::process::setrlimit(resource, limit.clone())?;
+        rustix::process::setrlimit(resource, limit)?;
         set.push((resource, limit));
     }
     Ok(set)
 }
 
 /// Becomes whom the plan names. The calls of `rustix` concern one thread, and there is one.
-fn become_user(run_as: RunAs) -> io::Result<()> {
+pub(super) fn become_user(run_as: RunAs) -> io::Result<()> {
     match run_as {
         RunAs::Daemon | RunAs::Root => Ok(()),
         RunAs::Owner { uid, gid } => {

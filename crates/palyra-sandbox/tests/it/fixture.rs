@@ -283,7 +283,12 @@ impl Ran {
     pub(crate) fn failed(&self) -> (&'static str, &str) {
         match &self.report.ending {
             Ending::Failed { kind, message } => (kind.as_str(), message),
-            other => panic!("{other:?}: {} {}", self.stdout(), self.stderr()),
+            other @ (Ending::Exited { .. }
+            | Ending::Signalled { .. }
+            | Ending::TimedOut
+            | Ending::Cancelled { .. }) => {
+                panic!("{other:?}: {} {}", self.stdout(), self.stderr())
+            }
         }
     }
 

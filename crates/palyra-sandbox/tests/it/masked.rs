@@ -50,7 +50,7 @@ async fn links_and_the_roads_of_proc_lead_nowhere() {
             format!("{work}/file-link"),
             format!("{work}/../deep/home/secret"),
             format!("/proc/self/root{secret}"),
-            format!("/proc/self/cwd/../deep/home/secret"),
+            "/proc/self/cwd/../deep/home/secret".to_owned(),
             format!("/proc/thread-self/root{secret}"),
         ] {
             house.holds(&["read", &path]).await;
