@@ -57,27 +57,27 @@ pub struct Whom {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Write a commented palyra.toml and make the daemon's folders
+    /// Write a commented palyra.toml and make the daemon's folders; overwrites nothing
     Init,
-    /// Show the daemon: who you are to it, what waits, what the sandbox can do
+    /// Show whether the daemon runs, who you are to it, and what waits for you
     Status(Whom),
-    /// Run a program: decided, limited, recorded
+    /// Run a program in the sandbox, if policy or a person allows it, and record it
     Exec(Exec),
-    /// Call a tool with JSON arguments
+    /// Call one tool with JSON arguments and print what it gives back
     Call(Call),
-    /// Register and list the agents that act for you
+    /// Register, list and remove the agents that act for you
     Agents(Agents),
-    /// List the tools and their schemas
+    /// List the tools that can be called, and show what one takes
     Tools(Tools),
-    /// Look at past and running calls
+    /// List calls, past and running, and show what one did
     Calls(Calls),
-    /// See what waits for a yes or no, and decide
+    /// List the calls that wait for your answer; allow or deny them
     Approvals(Approvals),
-    /// Read the journal, the record of everything
+    /// Print the journal: every proposal, decision, answer and execution, in order
     Journal(Journal),
     /// Print a completion script for your shell
     Completions(Completions),
-    /// Print or write the man pages
+    /// Print the man page, or write one for every command
     Man(Man),
     /// Show what the exit codes mean
     ExitCodes,
@@ -114,7 +114,7 @@ pub struct Exec {
     /// The folder it works on [default: the current folder, or the agent's own]
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub workspace: Option<PathBuf>,
-    /// How strongly to confine it: b is limits, Landlock and a system-call filter
+    /// How strongly to confine it: b (the default) is limits, Landlock and a system-call filter; c is not available yet
     #[arg(long, value_enum)]
     pub tier: Option<TierArg>,
     /// Pass a variable on, or set one; otherwise it sees PATH, LANG, LC_ALL, TERM and TZ
@@ -123,7 +123,7 @@ pub struct Exec {
     /// Read standard input to its end and give it to the program (UTF-8 only)
     #[arg(long)]
     pub stdin: bool,
-    /// The program and its arguments; write `--` in front
+    /// The program and its arguments; put `--` before them
     #[arg(
         value_name = "PROG",
         required = true,
@@ -185,7 +185,7 @@ pub struct Agents {
 /// What to do with agents.
 #[derive(Debug, Subcommand)]
 pub enum AgentsAction {
-    /// Register an agent and fix the folder it works on
+    /// Register an agent and the one folder it works on
     Add {
         /// Its name: a-z, 0-9, `-`, `_` and `.`
         name: AgentName,
@@ -193,14 +193,14 @@ pub enum AgentsAction {
         #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
         workspace: Option<PathBuf>,
     },
-    /// List the agents
+    /// List the agents and their folders
     List,
-    /// Show one agent
+    /// Show one agent: for whom it acts, its folder, since when
     Show {
         /// Its name
         name: AgentName,
     },
-    /// Remove an agent; its records stay
+    /// Remove an agent: it may no longer act; its records stay
     Remove {
         /// Its name
         name: AgentName,
@@ -221,7 +221,7 @@ pub struct Tools {
 /// What to do with tools.
 #[derive(Debug, Subcommand)]
 pub enum ToolsAction {
-    /// List the tools
+    /// List the tools, and whether an agent's call to one waits for you
     List,
     /// Show one tool: what it needs, its limits, the schema of its arguments
     Show {
@@ -244,9 +244,9 @@ pub struct Calls {
 /// What to do with calls.
 #[derive(Debug, Subcommand)]
 pub enum CallsAction {
-    /// List calls, newest first
+    /// List calls and how they came out, newest first
     List {
-        /// How many
+        /// How many at most
         #[arg(long, short = 'n', value_name = "N", default_value_t = 20,
               value_parser = clap::value_parser!(u32).range(1..=1000))]
         limit: u32,
@@ -256,11 +256,11 @@ pub enum CallsAction {
         /// Only calls of this agent
         #[arg(long, value_name = "NAME")]
         agent: Option<AgentName>,
-        /// Only calls that stand like this
+        /// Only calls in this state
         #[arg(long, value_enum)]
         state: Option<StateArg>,
     },
-    /// Show one call with its whole record
+    /// Show one call: arguments, output, exit code and its entries in the journal
     Show {
         /// The call
         id: CallId,
@@ -300,12 +300,12 @@ pub struct Approvals {
 /// What to do with approvals.
 #[derive(Debug, Subcommand)]
 pub enum ApprovalsAction {
-    /// List what waits for an answer
+    /// List the calls that wait for an answer, newest first
     List {
         /// Include what was decided, expired or cancelled
         #[arg(long)]
         all: bool,
-        /// How many
+        /// How many at most
         #[arg(long, short = 'n', value_name = "N", default_value_t = 50,
               value_parser = clap::value_parser!(u32).range(1..=1000))]
         limit: u32,
@@ -313,16 +313,16 @@ pub enum ApprovalsAction {
         #[arg(long, value_name = "APPROVAL")]
         before: Option<ApprovalId>,
     },
-    /// Show exactly what would run
+    /// Show exactly what would run: program, folder, effects, arguments
     Show {
         /// The approval
         id: ApprovalId,
     },
-    /// Say yes or no; the call that waits goes on or is denied
+    /// Allow or deny; the call that waits then runs once, or is refused
     Decide {
         /// The approval
         id: ApprovalId,
-        /// Yes or no, to exactly what `show` shows
+        /// The answer, to exactly what `palyra approvals show` prints
         #[arg(long, value_enum)]
         decision: DecisionArg,
         /// Why; a deny reason goes back to the agent
@@ -356,9 +356,9 @@ pub struct Journal {
 /// What to do with the journal.
 #[derive(Debug, Subcommand)]
 pub enum JournalAction {
-    /// Print the newest entries, oldest of them first
+    /// Print the newest entries, the latest of them last
     Tail {
-        /// How many
+        /// How many at most
         #[arg(short = 'n', long, value_name = "N", default_value_t = 10,
               value_parser = clap::value_parser!(u32).range(0..=100_000))]
         lines: u32,
@@ -371,7 +371,7 @@ pub enum JournalAction {
 /// `palyra completions`.
 #[derive(Debug, Args)]
 pub struct Completions {
-    /// For which shell
+    /// The shell that will read it
     #[arg(value_enum)]
     pub shell: clap_complete::Shell,
 }

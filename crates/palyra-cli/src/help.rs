@@ -171,6 +171,23 @@ mod tests {
     }
 
     #[test]
+    fn every_command_and_option_says_what_it_does() {
+        fn check(command: &clap::Command) {
+            let name = command.get_name();
+            let about = command.get_about().map(ToString::to_string);
+            let about = about.unwrap_or_default();
+            let words = about.split(' ').count();
+            assert!(words >= 4, "`{name}` says only `{about}`");
+            assert!(about.len() <= 84, "`{name}` wraps in a list: `{about}`");
+            for arg in command.get_arguments() {
+                assert!(arg.get_help().is_some(), "`{}` of `{name}`", arg.get_id());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&command());
+    }
+
+    #[test]
     fn every_command_that_speaks_to_the_daemon_takes_as() {
         let id = "_01kgq5r7h3e8x2m4n6p8q0s2t4";
         for line in [
