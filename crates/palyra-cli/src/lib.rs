@@ -1,9 +1,9 @@
 //! `palyra`, the command line.
 //!
 //! This room knows arguments ([`args`], [`values`], [`help`], [`examples`]), what they mean ([`commands`]) and
-//! how to answer: [`output`], [`table`], [`when`], [`safe`], [`failure`] and [`exit`]. It speaks to
-//! the daemon through `palyra-api` alone, starts one for a person who has none ([`autostart`]),
-//! and never touches the daemon's state.
+//! how to answer: [`output`], [`table`], [`when`], [`safe`], [`failure`] and [`exit`]. It reads
+//! [`stdin`] when asked, speaks to the daemon through `palyra-api` alone, starts one for a person
+//! who has none ([`autostart`]), and never touches the daemon's state.
 
 #![forbid(unsafe_code)]
 

@@ -153,7 +153,9 @@ fn error_lines(output: &Value) -> Vec<Cell> {
     let lines = match error.get("message").unwrap_or(error) {
         Value::String(message) => safe::lines(message).map(Cell::rendered).collect(),
         Value::Null => Vec::new(),
-        other => Cell::json(other),
+        other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
+            Cell::json(other)
+        }
     };
     lines.into_iter().map(|line| line.in_style(BAD)).collect()
 }
