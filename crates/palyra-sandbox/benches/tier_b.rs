@@ -30,6 +30,9 @@ use tokio_util::sync::CancellationToken;
 const RUNS: usize = 600;
 const WARM_UP: usize = 50;
 
+/// How many at once, when several are.
+const LANES: usize = 8;
+
 /// How long to wait before each.
 const PAUSE: Duration = Duration::from_millis(4);
 
@@ -88,8 +91,27 @@ async fn measure() {
             ours.push(other);
         }
     }
-    report(&mut plain, &mut ours, &layers);
+    let begun = Instant::now();
+    for _ in 0..RUNS {
+        confined(&sandbox, plan.clone()).await;
+    }
+    let in_a_row = rate(begun);
+    let begun = Instant::now();
+    let lanes = (0..LANES).map(|_| async {
+        for _ in 0..RUNS / LANES {
+            confined(&sandbox, plan.clone()).await;
+        }
+    });
+    futures::future::join_all(lanes).await;
+    let at_once = rate(begun);
+    report(&mut plain, &mut ours, &layers, in_a_row, at_once);
     sandbox.shutdown().await;
+}
+
+/// Runs per second since then.
+#[expect(clippy::cast_precision_loss, reason = "a few hundred")]
+fn rate(begun: Instant) -> f64 {
+    RUNS as f64 / begun.elapsed().as_secs_f64()
 }
 
 /// `std` uses `posix_spawn` here.
@@ -99,7 +121,13 @@ fn spawn() {
     assert!(status.unwrap().success());
 }
 
-fn report(plain: &mut [Duration], ours: &mut [Duration], layers: &str) {
+fn report(
+    plain: &mut [Duration],
+    ours: &mut [Duration],
+    layers: &str,
+    in_a_row: f64,
+    at_once: f64,
+) {
     plain.sort();
     ours.sort();
     let at = |all: &[Duration], percent: usize| {
@@ -118,8 +146,14 @@ fn report(plain: &mut [Duration], ours: &mut [Duration], layers: &str) {
     }
     let ratio = at(ours, 50) / at(plain, 50);
     let tail = at(ours, 95) / at(plain, 95);
+    println!(
+        "  one after the other, no pause: {in_a_row:.0} calls/s; {LANES} at once: {at_once:.0}"
+    );
     println!("  ratio p50 {ratio:.2} (bar {BAR}), p95 {tail:.2}");
     let rows = rows.map(|(name, value)| json!({ "name": name, "value": value, "unit": "us" }));
+    let rates = [("tier_b in a row", in_a_row), ("tier_b 8 at once", at_once)]
+        .map(|(name, value)| json!({ "name": name, "value": value, "unit": "1/s" }));
+    let rows: Vec<Value> = rows.into_iter().chain(rates).collect();
     let line = json!({
         "bench": "tier_b",
         "rows": rows,

@@ -15,6 +15,9 @@ use crate::masks::Mount;
 
 const PREFIX: &str = "palyra-";
 
+/// How often another name is tried.
+const TRIES: usize = 4;
+
 /// The daemon's folder of cgroups.
 pub(crate) struct CgroupBase {
     /// Where it is in the file system.
@@ -35,20 +38,20 @@ impl CgroupBase {
         let own = name_of(Path::new("/proc/self/cgroup")).ok()??;
         let beside = mount.point.join(own.strip_prefix("/").ok()?);
         sweep(&beside);
+        (0..TRIES).find_map(|_| Self::make(&beside, &own))
+    }
+
+    fn make(beside: &Path, own: &Path) -> Option<Self> {
         let mut bytes = [0; 4];
         rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).ok()?;
         let name = format!("{PREFIX}{:08x}", u32::from_ne_bytes(bytes));
         let path = beside.join(&name);
-        rustix::fs::mkdir(
-            &path,
-            Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH,
-        )
-        .ok()?;
+        rustix::fs::mkdir(&path, Mode::from_raw_mode(0o755)).ok()?;
         let folder = open(&path).ok()?;
-        // Without `cgroup.kill` (before Linux 5.14) it would be of little use.
-        let can_kill = path.join("cgroup.kill").exists();
         let locked = rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive);
-        if !can_kill || locked.is_err() {
+        // Without `cgroup.kill` (before Linux 5.14) it would be of little use. And another daemon
+        // that swept it away before it was locked has taken that file along.
+        if locked.is_err() || !path.join("cgroup.kill").exists() {
             let _ = rustix::fs::rmdir(&path);
             return None;
         }

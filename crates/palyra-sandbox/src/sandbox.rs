@@ -383,7 +383,10 @@ impl Inner {
                 let base = self.cgroup.as_ref().filter(|_| in_a_cgroup);
                 Ok(base.map(|base| base.path.clone()))
             }
-            Ending::Failed { message, .. } => Err(message),
+            Ending::Failed { message, .. } => Err(format!(
+                "`{}` failed its probe: {message}",
+                helper.display()
+            )),
             Ending::Exited { .. }
             | Ending::Signalled { .. }
             | Ending::TimedOut

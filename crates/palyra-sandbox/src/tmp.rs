@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 use rustix::fs::{AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 
+/// How often another name is tried.
+const TRIES: usize = 16;
+
 /// How long removing may take when somebody keeps filling the folder.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -29,16 +32,21 @@ impl TempRoot {
     /// Makes the folder.
     pub(crate) fn claim(under: &Path) -> io::Result<Self> {
         let (root, root_path) = own_root(under)?;
-        let name = format!("{:08x}", random()?);
-        rustix::fs::mkdirat(&root, &name, outer_mode())?;
-        rustix::fs::chmodat(&root, &name, outer_mode(), AtFlags::empty())?;
-        let folder = open_folder(&root, &name)?;
-        rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive)?;
-        Ok(Self {
-            path: root_path.join(name),
-            folder,
-            next: AtomicU64::new(1),
-        })
+        let mut last = io::Error::other("no name is free");
+        for _ in 0..TRIES {
+            let name = format!("{:08x}", random()?);
+            match make_locked(&root, &name) {
+                Ok(folder) => {
+                    return Ok(Self {
+                        path: root_path.join(name),
+                        folder,
+                        next: AtomicU64::new(1),
+                    });
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
     }
 
     /// A fresh folder for one call, and a handle of it.
@@ -104,6 +112,17 @@ impl Drop for TempRoot {
         // Folders of calls are removed by their supervisors; what is still there is swept later.
         let _ = std::fs::remove_dir(&self.path);
     }
+}
+
+/// Makes a folder and locks it. Until it is locked, a daemon that sweeps takes it for abandoned, so
+/// it is only good if it is still there afterwards.
+fn make_locked(root: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+    rustix::fs::mkdirat(root, name, outer_mode())?;
+    rustix::fs::chmodat(root, name, outer_mode(), AtFlags::empty())?;
+    let folder = open_folder(root, name)?;
+    rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive)?;
+    rustix::fs::statat(root, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    Ok(folder)
 }
 
 /// Others pass through a root daemon's folders; nobody else's.

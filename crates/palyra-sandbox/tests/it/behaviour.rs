@@ -8,7 +8,7 @@ use palyra_core::{Ending, Limits, SystemClock};
 use palyra_sandbox::{OutputStream, Sandbox, SandboxSettings};
 use tokio_util::sync::CancellationToken;
 
-use super::fixture::{House, JAIL, eventually, is_root};
+use super::fixture::{House, eventually, is_root, jail};
 
 #[tokio::test]
 async fn codes_signals_and_output_come_back() {
@@ -366,11 +366,39 @@ async fn without_a_helper_every_run_is_refused() {
     ));
 }
 
+/// A helper that is none: nothing is taken on trust.
+#[tokio::test]
+async fn a_helper_that_does_not_build_walls_is_not_used() {
+    for helper in ["/bin/true", "/bin/cat"] {
+        let sandbox = Sandbox::start(SandboxSettings {
+            helper: helper.into(),
+            masked: vec!["/nowhere".into()],
+            clock: Arc::new(SystemClock),
+        })
+        .await
+        .unwrap();
+        let status = sandbox.status();
+        assert!(!status.available && !status.seccomp, "{status:?}");
+        assert!(status.why.unwrap().contains(helper));
+    }
+}
+
+/// Walls that cannot be built within the limits are not skipped.
+#[tokio::test]
+async fn limits_too_low_for_the_walls_are_a_refusal() {
+    let house = House::new().await;
+    let mut plan = house.plan(&["/bin/true"]);
+    plan.limits.open_files = 3;
+    let ran = house.run_plan(plan).await;
+    assert_eq!(ran.failed().0, "sandbox_degraded", "{:?}", ran.report);
+    house.run(&["/bin/true"]).await.ok();
+}
+
 #[tokio::test]
 async fn settings_without_a_mask_are_refused() {
     for masked in [vec![], vec!["relative".into()]] {
         let settings = SandboxSettings {
-            helper: JAIL.into(),
+            helper: jail(),
             masked,
             clock: Arc::new(SystemClock),
         };

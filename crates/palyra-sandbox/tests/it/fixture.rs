@@ -20,11 +20,23 @@ use palyra_sandbox::{OutputSink, Sandbox, SandboxSettings};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-pub(crate) const JAIL: &str = env!("CARGO_BIN_EXE_palyra-jail");
-const ATTACKER: &str = env!("CARGO_BIN_EXE_palyra-attacker");
+/// Where the binaries are, when this runs as somebody who cannot reach the build's folder.
+pub(crate) const BINARIES: &str = "PALYRA_IT_BINARIES";
+
+fn binary(name: &str, built: &str) -> PathBuf {
+    std::env::var_os(BINARIES).map_or_else(|| built.into(), |folder| Path::new(&folder).join(name))
+}
+
+pub(crate) fn jail() -> PathBuf {
+    binary("palyra-jail", env!("CARGO_BIN_EXE_palyra-jail"))
+}
+
+pub(crate) fn attacker() -> PathBuf {
+    binary("palyra-attacker", env!("CARGO_BIN_EXE_palyra-attacker"))
+}
 
 /// An owner that is nobody on this machine.
-const OWNER: u32 = 65_532;
+pub(crate) const OWNER: u32 = 65_532;
 
 /// What is in the masked folder.
 pub(crate) const SECRET: &str = "the daemon's key";
@@ -76,7 +88,7 @@ impl House {
         std::fs::write(path.join("deep/home/secret"), SECRET).unwrap();
         std::fs::write(path.join("deep/home/inner/secret"), SECRET).unwrap();
         std::fs::write(path.join("deep/beside"), "not secret").unwrap();
-        std::fs::copy(ATTACKER, path.join("attacker")).unwrap();
+        std::fs::copy(attacker(), path.join("attacker")).unwrap();
         if let RunAs::Owner { uid, gid } = run_as {
             for name in [
                 "",
@@ -91,7 +103,7 @@ impl House {
             }
         }
         let sandbox = Sandbox::start(SandboxSettings {
-            helper: JAIL.into(),
+            helper: jail(),
             masked: vec![path.join("deep/home")],
             clock: Arc::new(SystemClock),
         })

@@ -16,6 +16,7 @@ mod files;
 mod fixture;
 mod inside;
 mod masked;
+mod ordinary;
 mod processes;
 mod sockets;
 mod survivors;
