@@ -89,6 +89,8 @@ fn a_killed_daemon_takes_everything_along() {
             "--nocapture",
         ])
         .env("PALYRA_IT_VICTIM_DAEMON", &path)
+        // It does not live to clear up after itself.
+        .env("TMPDIR", here.path())
         .stdout(std::process::Stdio::null())
         .spawn()
         .unwrap();
