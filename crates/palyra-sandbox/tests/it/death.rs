@@ -82,6 +82,7 @@ async fn daemon_that_will_be_killed() {
 fn a_killed_daemon_takes_everything_along() {
     let here = tempfile::tempdir().unwrap();
     let path = here.path().join("noted");
+    let theirs = tempfile::tempdir().unwrap();
     let mut daemon = std::process::Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
@@ -89,8 +90,9 @@ fn a_killed_daemon_takes_everything_along() {
             "--nocapture",
         ])
         .env("PALYRA_IT_VICTIM_DAEMON", &path)
-        // It does not live to clear up after itself.
-        .env("TMPDIR", here.path())
+        // It does not live to clear up after itself. Not the folder of the notes: that would be on
+        // the way to its home, where no call makes files.
+        .env("TMPDIR", theirs.path())
         .stdout(std::process::Stdio::null())
         .spawn()
         .unwrap();
