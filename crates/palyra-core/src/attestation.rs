@@ -28,6 +28,8 @@ pub enum RunErrorKind {
     ProgramNotExecutable,
     /// The call's input was refused by the executor.
     InvalidInput,
+    /// The program or a folder is not the one that was decided about.
+    Changed,
     /// A path leaves the workspace or touches the daemon's home.
     WorkspaceScopeDenied,
     /// Something else went wrong while running it.
@@ -44,6 +46,7 @@ impl RunErrorKind {
             Self::ProgramNotFound => "program_not_found",
             Self::ProgramNotExecutable => "program_not_executable",
             Self::InvalidInput => "invalid_input",
+            Self::Changed => "changed_since_decided",
             Self::WorkspaceScopeDenied => "workspace_scope_denied",
             Self::RuntimeFailure => "runtime_failure",
         }
@@ -75,7 +78,9 @@ pub enum Ending {
     Failed {
         /// What kind.
         kind: RunErrorKind,
-        /// For a person.
+        /// For a person. It may name what the arguments name, so no record of ours holds it: it
+        /// is kept with the output.
+        #[serde(skip)]
         message: String,
     },
 }

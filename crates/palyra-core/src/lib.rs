@@ -29,7 +29,9 @@ pub use digest::{CallDigest, Digest, DigestKey, PlanDigest, PlanSeal};
 pub use facts::{Channel, Effect, Facts, Grant};
 pub use id::{ApprovalId, AttestationId, CallId, DeviceId, RunId};
 pub use json::CanonicalJson;
-pub use plan::{FileOperation, FilePlan, Limits, Plan, ProcessPlan, ReplyPlan, Tier};
+pub use plan::{
+    FileId, FileOperation, FilePlan, Limits, Plan, ProcessPlan, ProgramId, ReplyPlan, Tier,
+};
 pub use principal::{AgentName, Principal, UserName};
 pub use time::{Clock, Span, SystemClock, Timestamp};
 pub use tool::{ToolCapability, ToolMetadata, ToolName, ToolProposal};

@@ -110,6 +110,29 @@ pub enum RunAs {
     Root,
 }
 
+/// Which file or folder exactly, whatever its path leads to later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub struct FileId {
+    /// The device it is on.
+    pub device: u64,
+    /// Its number there.
+    pub inode: u64,
+}
+
+/// Which program exactly, as far as can be told without reading it: another content shows in the
+/// times, which its owner cannot set back (`changed`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub struct ProgramId {
+    /// The file.
+    pub file: FileId,
+    /// Its size.
+    pub size: u64,
+    /// When its content was changed, in seconds and nanoseconds.
+    pub modified: (i64, i64),
+    /// When anything about it was changed.
+    pub changed: (i64, i64),
+}
+
 /// One process.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ProcessPlan {
@@ -119,10 +142,16 @@ pub struct ProcessPlan {
     pub argv: Vec<String>,
     /// Its whole environment; nothing is inherited. `TMPDIR` is added when the call starts.
     pub env: Vec<(String, String)>,
+    /// The program as it was when it was decided; another one is not started.
+    pub program_id: ProgramId,
     /// Where it starts.
     pub cwd: PathBuf,
+    /// The folder that `cwd` was then.
+    pub cwd_id: FileId,
     /// The folder it works on.
     pub workspace: PathBuf,
+    /// The folder that `workspace` was then.
+    pub workspace_id: FileId,
     /// What it reads on standard input; nothing when absent.
     pub stdin: Option<String>,
     /// How strongly it is confined.
@@ -176,6 +205,8 @@ pub enum FileOperation {
 pub struct FilePlan {
     /// The folder that paths are relative to and never leave.
     pub workspace: PathBuf,
+    /// The folder that `workspace` was when it was decided.
+    pub workspace_id: FileId,
     /// What to do.
     pub operation: FileOperation,
     /// What it may use up.
@@ -231,6 +262,10 @@ mod tests {
     fn in_folder(name: &[u8]) -> FilePlan {
         FilePlan {
             workspace: PathBuf::from(std::ffi::OsStr::from_bytes(name)),
+            workspace_id: FileId {
+                device: 1,
+                inode: 1,
+            },
             operation: FileOperation::List {
                 path: PathBuf::new(),
                 max_entries: 1,

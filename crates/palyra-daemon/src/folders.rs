@@ -99,9 +99,35 @@ fn prepare_folder(folder: &Path) -> Result<PathBuf, BadHome> {
         if !is_empty_or_ours(&real).map_err(io)? {
             return Err(BadHome::NotOurs { path: real });
         }
-        std::fs::set_permissions(&real, Permissions::from_mode(0o700)).map_err(io)?;
     }
+    tighten(&real).map_err(io)?;
     Ok(real)
+}
+
+/// Closes the folder and the files in it to others. Metadata is the one thing that the sandbox
+/// does not keep a call of our own uid from, so this is done at start and now and then.
+///
+/// # Errors
+/// The folder cannot be read or changed.
+pub fn tighten(folder: &Path) -> std::io::Result<()> {
+    close(folder, 0o700)?;
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if kind.is_file() {
+            close(&entry.path(), 0o600)?;
+        }
+    }
+    Ok(())
+}
+
+fn close(path: &Path, mode: u32) -> std::io::Result<()> {
+    let found = std::fs::symlink_metadata(path)?.mode() & 0o777;
+    if found & 0o077 == 0 && found & mode == mode {
+        return Ok(());
+    }
+    tracing::warn!(path = %path.display(), found = format!("{found:o}"), "was open to others or shut to us");
+    std::fs::set_permissions(path, Permissions::from_mode(mode))
 }
 
 fn is_empty_or_ours(folder: &Path) -> std::io::Result<bool> {
@@ -246,6 +272,20 @@ mod tests {
         let refused = prepare(&Home::in_folder(outer.path()));
         assert!(matches!(refused, Err(BadHome::NotOurs { .. })));
         assert_eq!(mode(outer.path()), 0o755);
+    }
+
+    #[test]
+    fn what_was_opened_is_closed_again() {
+        let outer = tempfile::tempdir().unwrap();
+        let home = Home::in_folder(outer.path());
+        digest_key(&home).unwrap();
+        std::fs::set_permissions(outer.path(), Permissions::from_mode(0o777)).unwrap();
+        std::fs::set_permissions(home.digest_key(), Permissions::from_mode(0o666)).unwrap();
+        tighten(outer.path()).unwrap();
+        assert_eq!(
+            (mode(outer.path()), mode(&home.digest_key())),
+            (0o700, 0o600)
+        );
     }
 
     #[test]

@@ -41,7 +41,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
         .context("the process could not be made undumpable")?;
     let home = Home::from_env()?;
-    let masked = folders::prepare(&home)?;
+    let mut masked = folders::prepare(&home)?;
+    masked.extend(usual_homes(&masked));
+    raise_descriptor_limit();
     let mut config = ConfigFile::read(&home.config_file())?.meant();
     config.log_format = args.log_format.unwrap_or(config.log_format);
     log::start(&config, args.detached.then(|| home.log()).as_deref())?;
@@ -72,6 +74,31 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     ended
 }
 
+/// The folders of this user's other daemon, the one without `PALYRA_HOME`: a call of ours must not
+/// reach that one's keys either.
+fn usual_homes(own: &[PathBuf]) -> Vec<PathBuf> {
+    let lookup = |name: &str| (name != "PALYRA_HOME").then(|| std::env::var_os(name))?;
+    let usual = Home::from_lookup(lookup)
+        .map(|home| home.folders())
+        .unwrap_or_default();
+    let real = usual.iter().filter_map(|folder| folder.canonicalize().ok());
+    real.filter(|folder| !own.iter().any(|own| folder.starts_with(own)))
+        .collect()
+}
+
+/// Sockets, pipes and folder handles: many calls at once need many.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let now = getrlimit(Resource::Nofile);
+    let _ = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: now.maximum,
+            ..now
+        },
+    );
+}
+
 async fn serve(
     home: &Home,
     masked: Vec<PathBuf>,
@@ -99,7 +126,7 @@ async fn serve(
     let serving = tokio::spawn(door.serve(listener, stop.clone()));
     announce(home, &gateway, detached, started_at);
 
-    let why = wait_for_the_end(signals, &gateway, &traffic, idle).await;
+    let why = wait_for_the_end(signals, &gateway, &traffic, idle, &home.folders()).await;
     tracing::info!(why, "stopping");
     let _ = std::fs::remove_file(home.socket());
     stop.cancel();
@@ -231,6 +258,7 @@ async fn wait_for_the_end(
     gateway: &GatewayService,
     traffic: &Traffic,
     idle: Option<Duration>,
+    own: &[PathBuf],
 ) -> &'static str {
     let idle_over = async {
         let Some(idle) = idle else {
@@ -241,10 +269,15 @@ async fn wait_for_the_end(
             tokio::time::sleep(pause).await;
         }
     };
-    let counting = async {
+    let keeping = async {
         loop {
             tokio::time::sleep(Duration::from_secs(30)).await;
             gateway.count_floods().await;
+            for folder in own {
+                if let Err(error) = folders::tighten(folder) {
+                    tracing::error!(folder = %folder.display(), %error, "cannot be kept closed");
+                }
+            }
         }
     };
     tokio::select! {
@@ -252,6 +285,6 @@ async fn wait_for_the_end(
         _ = signals.interrupt.recv() => "SIGINT",
         _ = signals.hang_up.recv() => "SIGHUP",
         () = idle_over => "idle",
-        () = counting => "never",
+        () = keeping => "never",
     }
 }

@@ -93,6 +93,7 @@ impl CallState {
                     Kind::ProgramNotFound
                     | Kind::ProgramNotExecutable
                     | Kind::InvalidInput
+                    | Kind::Changed
                     | Kind::WorkspaceScopeDenied
                     | Kind::RuntimeFailure,
                 ..

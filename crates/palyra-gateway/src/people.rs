@@ -10,21 +10,22 @@ use palyra_core::plan::RunAs;
 pub struct People {
     /// The home of the daemon's user.
     own: PathBuf,
-    /// Homes by uid.
-    homes: BTreeMap<u32, PathBuf>,
+    /// Primary group and home by uid.
+    entries: BTreeMap<u32, (u32, PathBuf)>,
 }
 
 impl People {
     /// From the lines of `/etc/passwd` and the daemon's own home.
     #[must_use]
     pub fn of(passwd: &str, own: PathBuf) -> Self {
-        let homes = passwd.lines().filter_map(|line| {
+        let entries = passwd.lines().filter_map(|line| {
             let fields: Vec<&str> = line.split(':').collect();
-            Some((fields.get(2)?.parse().ok()?, PathBuf::from(fields.get(5)?)))
+            let number = |place: usize| fields.get(place)?.parse().ok();
+            Some((number(2)?, (number(3)?, PathBuf::from(fields.get(5)?))))
         });
         Self {
             own,
-            homes: homes.collect(),
+            entries: entries.collect(),
         }
     }
 
@@ -32,8 +33,14 @@ impl People {
     /// `/var/www` may well be worked on.
     pub fn homes(&self) -> impl Iterator<Item = &Path> {
         let is_person = |uid: &u32| *uid == 0 || (1_000..65_534).contains(uid);
-        let listed = self.homes.iter().filter(move |(uid, _)| is_person(uid));
-        std::iter::once(self.own.as_path()).chain(listed.map(|(_, home)| home.as_path()))
+        let listed = self.entries.iter().filter(move |(uid, _)| is_person(uid));
+        std::iter::once(self.own.as_path()).chain(listed.map(|(_, (_, home))| home.as_path()))
+    }
+
+    /// The primary group of a uid.
+    #[must_use]
+    pub fn group_of(&self, uid: u32) -> Option<u32> {
+        self.entries.get(&uid).map(|(gid, _)| *gid)
     }
 
     /// What `HOME` is for a process that runs like this.
@@ -41,11 +48,10 @@ impl People {
     pub fn home_for(&self, run_as: RunAs) -> PathBuf {
         match run_as {
             RunAs::Daemon | RunAs::Root => self.own.clone(),
-            RunAs::Owner { uid, .. } => self
-                .homes
-                .get(&uid)
-                .cloned()
-                .unwrap_or_else(|| PathBuf::from("/")),
+            RunAs::Owner { uid, .. } => {
+                let found = self.entries.get(&uid).map(|(_, home)| home.clone());
+                found.unwrap_or_else(|| PathBuf::from("/"))
+            }
         }
     }
 }
@@ -61,6 +67,10 @@ mod tests {
         let homes: Vec<&Path> = people.homes().collect();
         assert_eq!(homes, ["/home/me", "/root", "/home/ann"].map(Path::new));
         let owner = |uid| people.home_for(RunAs::Owner { uid, gid: uid });
+        assert_eq!(
+            (people.group_of(33), people.group_of(4_242)),
+            (Some(33), None)
+        );
         assert_eq!(owner(33), Path::new("/var/www"));
         assert_eq!(owner(4_242), Path::new("/"));
         assert_eq!(people.home_for(RunAs::Daemon), Path::new("/home/me"));

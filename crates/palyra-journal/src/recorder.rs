@@ -237,9 +237,9 @@ impl Attests<serde_json::Value> for CallRecorder {
         evidence: Evidence<'_, serde_json::Value>,
     ) -> Result<ToolAttestation, Denial> {
         self.is_about(evidence.call)?;
-        let output = Blob::new(BlobKind::Output, canonical_bytes(evidence.output));
-        let output = Committed::from(output);
         let report = evidence.report;
+        let output = canonical_bytes(&with_words(evidence.output, &report.ending));
+        let output = Committed::from(Blob::new(BlobKind::Output, output));
         let attestation = ToolAttestation {
             attestation_id: AttestationId::mint(self.clock.now()),
             call_id: self.call.clone(),
@@ -264,6 +264,25 @@ impl Attests<serde_json::Value> for CallRecorder {
         self.ended = true;
         Ok(attestation)
     }
+}
+
+/// The output, with what an executor said about a failure: its words may name what the arguments
+/// name, so they belong to what can be erased, not into an entry.
+fn with_words<'a>(
+    output: &'a serde_json::Value,
+    ending: &Ending,
+) -> std::borrow::Cow<'a, serde_json::Value> {
+    let Ending::Failed { message, .. } = ending else {
+        return std::borrow::Cow::Borrowed(output);
+    };
+    let mut whole = output.clone();
+    match whole.as_object_mut() {
+        Some(members) => {
+            members.insert("error".to_owned(), message.clone().into());
+        }
+        None => whole = serde_json::json!({ "error": message }),
+    }
+    std::borrow::Cow::Owned(whole)
 }
 
 fn spent(approval: &ApprovalId) -> Denial {

@@ -156,6 +156,24 @@ pub(crate) fn make_device(path: &str) -> Attack {
     Ok("made".to_owned())
 }
 
+/// Leaves something in the call's temporary folder, so that it has to be cleared away, and puts a
+/// link to `target` in the place of that folder (`folder`) or of the one that it is in (`parent`).
+/// Says where things are now.
+pub(crate) fn swap_tmp(by: &str, target: &str) -> Attack {
+    let folder = std::env::var("TMPDIR").map_err(io::Error::other)?;
+    let folder = std::path::Path::new(&folder);
+    let parent = folder.parent().ok_or(io::ErrorKind::NotFound)?;
+    std::fs::write(folder.join("left"), "x")?;
+    let swapped = match by {
+        "folder" => folder,
+        _ => parent,
+    };
+    let away = swapped.with_extension("away");
+    std::fs::rename(swapped, &away)?;
+    std::os::unix::fs::symlink(target, swapped)?;
+    Ok(format!("{}\n{}", swapped.display(), folder.display()))
+}
+
 /// A deep tree with links and locked folders, to be cleared away by somebody else.
 pub(crate) fn litter(path: &str) -> Attack {
     std::env::set_current_dir(path)?;

@@ -104,6 +104,103 @@ pub(crate) fn about() -> Attack {
     Ok(lines.join("\n"))
 }
 
+fn resource(name: &str) -> u32 {
+    match name {
+        "files" => libc::RLIMIT_NOFILE,
+        "file-size" => libc::RLIMIT_FSIZE,
+        _ => u32::MAX,
+    }
+}
+
+/// Raw, so that nothing but the kernel says no.
+fn set_limit(pid: i32, resource: u32, value: &libc::rlimit) -> io::Result<()> {
+    let none = std::ptr::null_mut::<libc::rlimit>();
+    // SAFETY: the new limit lives through the call; the old one is not asked for.
+    checked(unsafe {
+        libc::syscall(
+            libc::SYS_prlimit64,
+            pid,
+            resource,
+            std::ptr::from_ref(value),
+            none,
+        )
+    })?;
+    Ok(())
+}
+
+const NOTHING: libc::rlimit = libc::rlimit {
+    rlim_cur: 0,
+    rlim_max: 0,
+};
+
+/// Takes everything of a kind from another process of the same uid.
+pub(crate) fn limit(pid: i32, what: &str) -> Attack {
+    set_limit(pid, resource(what), &NOTHING)?;
+    Ok("limited".to_owned())
+}
+
+fn parent_of(pid: i32) -> io::Result<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let parent = rest.split_whitespace().nth(1);
+    Ok(parent.and_then(|it| it.parse().ok()).unwrap_or(-1))
+}
+
+/// The same to those who watch over this process: three generations up, the supervisor, the spawn
+/// server and the daemon. One success is enough.
+pub(crate) fn limit_parents(what: &str) -> Attack {
+    let mut refused = None;
+    let mut pid = parent();
+    for _ in 0..3 {
+        match limit(pid, what) {
+            Ok(_) => return Ok(format!("limited {pid}")),
+            Err(error) => refused = Some(error),
+        }
+        pid = parent_of(pid)?;
+    }
+    Err(refused.unwrap_or_else(|| io::Error::other("nobody is there")))
+}
+
+/// Takes the descriptors from those above, so that they can neither poll nor list children, and
+/// leaves somebody behind.
+pub(crate) fn cripple(path: &str) -> Attack {
+    let crippled = limit_parents("files");
+    daemon(path)?;
+    crippled
+}
+
+/// Not an attack: reading another process's limits.
+pub(crate) fn limits_of(pid: i32) -> Attack {
+    let mut limit = NOTHING;
+    let none = std::ptr::null::<libc::rlimit>();
+    // SAFETY: there is room for one limit, and none is set.
+    checked(unsafe {
+        libc::syscall(
+            libc::SYS_prlimit64,
+            pid,
+            libc::RLIMIT_NOFILE,
+            none,
+            &raw mut limit,
+        )
+    })?;
+    Ok(format!("files={}", limit.rlim_cur))
+}
+
+/// Not an attack: a process lowers its own limit, in both ways there are.
+pub(crate) fn limit_itself() -> Attack {
+    let mut value = libc::rlimit {
+        rlim_cur: 64,
+        rlim_max: 64,
+    };
+    set_limit(0, libc::RLIMIT_NOFILE, &value)?;
+    value.rlim_cur = 32;
+    // SAFETY: the limit lives through the call.
+    checked(libc::c_long::from(unsafe {
+        libc::setrlimit(libc::RLIMIT_NOFILE, &raw const value)
+    }))?;
+    limits_of(0)
+}
+
 pub(crate) fn limits() -> String {
     let all = [
         ("cpu", libc::RLIMIT_CPU),

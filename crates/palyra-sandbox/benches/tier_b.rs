@@ -63,17 +63,22 @@ async fn measure() {
     .await
     .unwrap();
     assert_eq!(sandbox.status().why, None);
+    let work = work.canonicalize().unwrap();
+    let found = palyra_sandbox::look_at_folder(&work).unwrap();
     let plan = ProcessPlan {
         program: "/bin/true".into(),
         argv: vec!["true".to_owned()],
         env: Vec::new(),
+        program_id: palyra_sandbox::program_id(std::path::Path::new("/bin/true")).unwrap(),
         cwd: work.clone(),
+        cwd_id: found.id,
         workspace: work.clone(),
+        workspace_id: found.id,
         stdin: None,
         tier: Tier::B,
         limits: Limits::default(),
         masked: vec![home],
-        run_as: palyra_sandbox::run_as(&work).unwrap(),
+        run_as: palyra_sandbox::run_as(found.uid, None),
     };
 
     let (mut plain, mut ours, mut layers) = (Vec::new(), Vec::new(), String::new());

@@ -27,6 +27,9 @@ const SINK_PATIENCE: Duration = Duration::from_secs(2);
 /// How long after its time, or after being told to end it, a supervisor may take.
 const GRACE: Duration = Duration::from_secs(30);
 
+/// How often it is looked, 20 ms apart, whether a call whose supervisor was lost is over.
+const LOOKS: usize = 250;
+
 /// Why calls end when the sandbox is shut down.
 const STOPPING: &str = "the daemon is stopping";
 
@@ -168,7 +171,10 @@ struct Known {
     layers: Vec<Layer>,
     refused: Option<(RunErrorKind, String)>,
     mark: Option<Mark>,
+    supervisor: Option<i32>,
     told_to_end: Option<String>,
+    /// That nothing is left of a call whose supervisor was lost.
+    seen_to_be_over: bool,
 }
 
 impl Live {
@@ -186,7 +192,9 @@ impl Live {
             layers: Vec::new(),
             refused: None,
             mark: None,
+            supervisor: None,
             told_to_end: None,
+            seen_to_be_over: false,
         };
         let mut buffer = Vec::with_capacity(AT_ONCE);
         let mut packet = vec![0; PACKET];
@@ -241,16 +249,17 @@ impl Live {
             }
         }
         stream.unblocked().await;
-        drop(known.mark.take());
         if known.told_to_end.is_none() && inner.stopping.is_cancelled() {
             known.told_to_end = Some(STOPPING.to_owned());
         }
-        if how.is_none()
-            && let Some(tmp) = &mut tmp
-        {
+        if how.is_none() {
+            known.watch_it_end(inner).await;
             // Its supervisor did not live to clear up.
-            tmp.take_back();
+            if let Some(tmp) = &mut tmp {
+                tmp.take_back();
+            }
         }
+        drop(known.mark.take());
         Outcome {
             ending: known.ending(how),
             layers: known.layers,
@@ -269,10 +278,29 @@ impl Known {
                 layers,
             } => {
                 self.layers = layers;
+                self.supervisor = Some(supervisor);
                 self.mark = Some(inner.marks.add(supervisor, session));
             }
             Report::Refused { kind, message } => self.refused = Some((kind, message)),
             Report::Ended { .. } => {}
+        }
+    }
+
+    /// Its supervisor is gone without a word: looks whether the spawn server has ended the rest.
+    /// Only a cgroup shows that, so for a call that had none it is not known.
+    async fn watch_it_end(&mut self, inner: &Inner) {
+        let (Some(base), Some(supervisor)) = (&inner.cgroup, self.supervisor) else {
+            return;
+        };
+        if !self.layers.iter().any(|layer| layer.name == "cgroup") {
+            return;
+        }
+        for _ in 0..LOOKS {
+            self.seen_to_be_over = base.is_over(supervisor);
+            if self.seen_to_be_over {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
@@ -303,9 +331,18 @@ impl Known {
                 Some(reason) => Ending::Cancelled { reason },
                 None => failed(broke, "the sandbox helper was killed"),
             },
-            None => failed(
+            Some((End::Unwatched, _)) => failed(
+                broke,
+                "the call could not be watched over any longer; what it ran was killed",
+            ),
+            None if !confined => failed(broke, "the call's supervisor was lost before it began"),
+            None if self.seen_to_be_over => failed(
                 broke,
                 "the call's supervisor was lost; what it ran was killed",
+            ),
+            None => failed(
+                broke,
+                "the call's supervisor was lost; some of what it ran may still be running",
             ),
         }
     }

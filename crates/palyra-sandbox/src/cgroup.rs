@@ -66,6 +66,20 @@ impl CgroupBase {
     pub(crate) fn kill_all(&self) {
         let _ = std::fs::write(self.path.join("cgroup.kill"), "1");
     }
+
+    /// Whether nothing is seen to be left of the call of this supervisor. That it cannot be told
+    /// is no "yes".
+    pub(crate) fn is_over(&self, supervisor: i32) -> bool {
+        let folder = self.path.join(call_name(supervisor));
+        match std::fs::read_to_string(folder.join("cgroup.events")) {
+            Ok(events) => events.lines().any(|line| line == "populated 0"),
+            // A cgroup with a process in it cannot be removed. (ENODEV: removed as we read.)
+            Err(error) => {
+                error.kind() == io::ErrorKind::NotFound
+                    || error.raw_os_error() == Some(libc::ENODEV)
+            }
+        }
+    }
 }
 
 impl Drop for CgroupBase {
@@ -127,6 +141,25 @@ pub(crate) struct CallCgroup {
     base: OwnedFd,
     name: String,
     folder: OwnedFd,
+    end: KillSwitch,
+}
+
+/// `cgroup.kill` of a cgroup, opened before it is needed: what goes on in a call cannot keep us
+/// from writing to it.
+pub(crate) struct KillSwitch(OwnedFd);
+
+impl KillSwitch {
+    /// Of the cgroup that `folder` is a handle of.
+    pub(crate) fn of(folder: impl AsFd) -> io::Result<Self> {
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(folder, "cgroup.kill", flags, Mode::empty())?;
+        Ok(Self(file))
+    }
+
+    /// Kills everything in the cgroup and below, forks in flight included.
+    pub(crate) fn pull(&self) {
+        let _ = rustix::io::pwrite(&self.0, b"1", 0);
+    }
 }
 
 impl CallCgroup {
@@ -141,7 +174,13 @@ impl CallCgroup {
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = rustix::fs::openat(&base, &name, flags, Mode::empty())?;
-        Ok(Self { base, name, folder })
+        let end = KillSwitch::of(&folder)?;
+        Ok(Self {
+            base,
+            name,
+            folder,
+            end,
+        })
     }
 
     pub(crate) fn folder(&self) -> &OwnedFd {
@@ -150,7 +189,7 @@ impl CallCgroup {
 
     /// Kills everything in it, forks in flight included.
     pub(crate) fn kill(&self) {
-        kill_in(&self.folder);
+        self.end.pull();
     }
 
     /// Removes it. The kernel may take a moment to notice that the last process is gone.
@@ -165,20 +204,15 @@ pub(crate) fn bury(base: impl AsFd, supervisor: i32) {
     let name = call_name(supervisor);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     if let Ok(folder) = rustix::fs::openat(base.as_fd(), &name, flags, Mode::empty()) {
-        kill_in(&folder);
+        if let Ok(end) = KillSwitch::of(&folder) {
+            end.pull();
+        }
         remove_in(base, &name);
     }
 }
 
 fn call_name(supervisor: i32) -> String {
     format!("call-{supervisor}")
-}
-
-fn kill_in(folder: &OwnedFd) {
-    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-    if let Ok(file) = rustix::fs::openat(folder, "cgroup.kill", flags, Mode::empty()) {
-        let _ = rustix::io::write(file, b"1");
-    }
 }
 
 fn remove_in(base: impl AsFd, name: &str) {

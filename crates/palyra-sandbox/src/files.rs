@@ -72,9 +72,8 @@ impl Executes for FileRunner {
             .and_then(Value::as_bool)
             .unwrap_or(false);
         let report = ExecutionReport {
-            layers: outcome.layers,
             truncated,
-            ..report(inner, started_at, run_as, ending)
+            ..report(inner, started_at, run_as, outcome.layers, ending)
         };
         (report, output)
     }
@@ -107,11 +106,15 @@ fn prepare(
         .walls()
         .map_err(|why| Refused::new(RunErrorKind::SandboxUnavailable, why))?;
     let broke = |error: io::Error| Refused::broke(&error);
+    // The plan names a folder without links; where it leads elsewhere now, it is another one.
     let workspace = match plan.workspace.canonicalize() {
-        Ok(workspace) if plan.workspace.is_absolute() => workspace,
+        Ok(real) if real == plan.workspace => real,
         Ok(_) => {
-            let message = "the workspace needs an absolute path".to_owned();
-            return refused(RunErrorKind::InvalidInput, message);
+            let message = format!(
+                "the workspace `{}` was changed since it was decided",
+                plan.workspace.display()
+            );
+            return refused(RunErrorKind::Changed, message);
         }
         Err(error) => {
             let message = format!("the workspace `{}`: {error}", plan.workspace.display());
@@ -137,6 +140,7 @@ fn prepare(
         limits: plan.limits,
         work: Work::File {
             workspace,
+            workspace_id: plan.workspace_id,
             operation: plan.operation,
         },
     };

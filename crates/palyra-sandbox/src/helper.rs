@@ -1,17 +1,45 @@
 //! The running `palyra-jail`, as the daemon holds it.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::Mutex;
 
+use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::sys;
 use crate::wire;
+
+/// The helper's program, read once when the daemon starts and kept where nothing can change it.
+///
+/// A call may be able to write to the file it came from (a build folder of its own uid); a helper
+/// that is started again must not be what a call put there, because it runs outside of every wall.
+pub(crate) struct Image(OwnedFd);
+
+impl Image {
+    pub(crate) fn read(program: &Path) -> io::Result<Self> {
+        let bytes = std::fs::read(program)?;
+        let usual = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        // Kernels that know the flag may be told to refuse programs in memory without it.
+        let image = rustix::fs::memfd_create("palyra-jail", usual | MemfdFlags::EXEC)
+            .or_else(|_| rustix::fs::memfd_create("palyra-jail", usual))?;
+        let mut file = std::fs::File::from(image);
+        io::Write::write_all(&mut file, &bytes)?;
+        let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
+        rustix::fs::fcntl_add_seals(&file, seals)?;
+        Ok(Self(file.into()))
+    }
+
+    /// Its name to the process that is about to become it.
+    fn path(&self) -> String {
+        format!("/proc/self/fd/{}", self.0.as_raw_fd())
+    }
+}
 
 /// A spawn server and the socket on which it takes orders.
 pub(crate) struct Helper {
@@ -21,9 +49,13 @@ pub(crate) struct Helper {
 }
 
 impl Helper {
-    /// Starts it with an empty environment, the control socket as its standard input, and nothing
-    /// else. No `pre_exec`, so this is `posix_spawn`: the daemon has threads and does not fork.
-    pub(crate) fn start(program: &Path, cgroup: Option<&Path>) -> io::Result<Self> {
+    /// Starts it with an empty environment, the control socket as its standard input, a
+    /// handle of the daemon's temporary folder as its standard output, and nothing else. No `pre_exec`, so this is `posix_spawn`: the daemon has threads and does not fork.
+    pub(crate) fn start(
+        image: &Image,
+        cgroup: Option<&Path>,
+        temp: Option<OwnedFd>,
+    ) -> io::Result<Self> {
         let (own, far) = rustix::net::socketpair(
             AddressFamily::UNIX,
             SocketType::SEQPACKET,
@@ -36,12 +68,13 @@ impl Helper {
             clippy::disallowed_methods,
             reason = "this is the helper that every tool is run by"
         )]
-        let child = std::process::Command::new(program)
+        let child = std::process::Command::new(image.path())
+            .arg0("palyra-jail")
             .arg(cgroup.unwrap_or_else(|| Path::new("-")))
             .env_clear()
             .current_dir("/")
             .stdin(Stdio::from(far))
-            .stdout(Stdio::null())
+            .stdout(temp.map_or_else(Stdio::null, Stdio::from))
             .stderr(Stdio::null())
             .spawn()?;
         Ok(Self {

@@ -5,7 +5,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use palyra_core::plan::RunAs;
@@ -14,6 +14,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use crate::surround::Audience;
 use crate::tmp::{self, TempRoot};
 use crate::walls::{View, Wall, Walls};
+use crate::wire::CallTmp;
 
 /// How many are laid by, each for another uid or other masks.
 const MOST_SPARES: usize = 4;
@@ -49,9 +50,10 @@ impl Kit {
             RunAs::Owner { uid, gid } => Some((uid, gid)),
             RunAs::Daemon | RunAs::Root => None,
         };
-        let (path, handle) = temp.folder(owner)?;
+        let (made, handle) = temp.folder(owner)?;
         let tmp = Folder {
-            path,
+            made,
+            within: temp.handle(),
             ours: true,
             foreign: owner.is_some(),
         };
@@ -66,7 +68,9 @@ impl Kit {
 
 /// A call's temporary folder, removed here unless a supervisor has taken that over.
 pub(crate) struct Folder {
-    path: PathBuf,
+    made: CallTmp,
+    /// The daemon's folder, in which it is.
+    within: Arc<OwnedFd>,
     /// It is up to us to remove it.
     ours: bool,
     /// It belongs to another uid.
@@ -74,8 +78,8 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+    pub(crate) const fn made(&self) -> &CallTmp {
+        &self.made
     }
 
     /// Somebody else removes it.
@@ -94,15 +98,15 @@ impl Drop for Folder {
         if !self.ours {
             return;
         }
-        let path = std::mem::take(&mut self.path);
+        let (within, made) = (Arc::clone(&self.within), self.made.clone());
         if self.foreign {
             // With a root daemon's rights nothing is removed that somebody else may have filled.
-            return drop(tmp::remove_empty(&path));
+            return drop(tmp::remove_empty(within, &made));
         }
         // What a call left in it may be large: not on a thread that others wait for.
         match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn_blocking(move || tmp::remove(&path))),
-            Err(_) => drop(tmp::remove(&path)),
+            Ok(runtime) => drop(runtime.spawn_blocking(move || tmp::remove(within, &made))),
+            Err(_) => drop(tmp::remove(within, &made)),
         }
     }
 }
@@ -184,7 +188,7 @@ impl Spares {
         let all = std::mem::take(&mut *self.lock());
         for (_, mut kit) in all {
             kit.tmp.hand_over();
-            let _ = std::fs::remove_dir(kit.tmp.path());
+            let _ = tmp::remove_empty(&kit.tmp.within, &kit.tmp.made);
         }
     }
 }

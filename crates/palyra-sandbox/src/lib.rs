@@ -54,5 +54,7 @@ mod wire;
 pub use files::FileRunner;
 pub use output::{OutputChunk, OutputSink, OutputStream};
 pub use process::{ProcessRunner, run_constrained_process};
-pub use program::{ProgramProblem, resolve_program, run_as};
+pub use program::{
+    FolderFound, ProgramProblem, look_at_folder, program_id, resolve_program, run_as,
+};
 pub use sandbox::{CannotTell, Sandbox, SandboxSettings, SandboxStatus, SandboxUnavailable};

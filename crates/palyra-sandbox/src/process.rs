@@ -5,7 +5,7 @@ use std::path::Path;
 
 use palyra_core::corridor::{Executes, Running};
 use palyra_core::plan::RunAs;
-use palyra_core::{Ending, ExecutionReport, ProcessPlan, RunErrorKind, Tier, Timestamp};
+use palyra_core::{Ending, ExecutionReport, Layer, ProcessPlan, RunErrorKind, Tier, Timestamp};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -13,7 +13,7 @@ use crate::call::{self, Means, Outcome};
 use crate::kit::For;
 use crate::output::OutputSink;
 use crate::sandbox::{Inner, Sandbox};
-use crate::wire::{Order, Work};
+use crate::wire::{Decided, Order, Work};
 
 /// The executor's name in reports.
 const EXECUTOR: &str = "sandbox_tier_b";
@@ -87,9 +87,8 @@ pub async fn run_constrained_process(
         stderr,
     } = outcome;
     let report = ExecutionReport {
-        layers,
         truncated,
-        ..report(inner, started_at, run_as, ending)
+        ..report(inner, started_at, run_as, layers, ending)
     };
     let (stdout_bytes, stderr_bytes) = (stdout.total(), stderr.total());
     let output = json!({
@@ -133,26 +132,29 @@ impl Refused {
         run_as: RunAs,
     ) -> ExecutionReport {
         let Self { kind, message } = self;
-        report(inner, started_at, run_as, Ending::Failed { kind, message })
+        let ending = Ending::Failed { kind, message };
+        report(inner, started_at, run_as, Vec::new(), ending)
     }
 }
 
-/// A report that has observed nothing yet.
+/// A report of what was observed: without layers nothing was confined, and nothing ran.
 pub(crate) fn report(
     inner: &Inner,
     started_at: Timestamp,
     run_as: RunAs,
+    layers: Vec<Layer>,
     ending: Ending,
 ) -> ExecutionReport {
+    let confined = !layers.is_empty();
     ExecutionReport {
         executor: EXECUTOR.to_owned(),
-        sandbox_enforcement: "tier_b".to_owned(),
-        layers: Vec::new(),
+        sandbox_enforcement: if confined { "tier_b" } else { "none" }.to_owned(),
+        layers,
         started_at,
         ended_at: inner.settings.clock.now(),
         ending,
         truncated: false,
-        running_as_root: matches!(run_as, RunAs::Root),
+        running_as_root: confined && matches!(run_as, RunAs::Root),
     }
 }
 
@@ -204,12 +206,16 @@ fn prepare(
             argv: plan.argv,
             env: plan.env,
             cwd: plan.cwd,
+            decided: Decided {
+                program: plan.program_id,
+                cwd: plan.cwd_id,
+            },
         },
         run_as: plan.run_as,
         limits: plan.limits,
         landlock_abi: walls.abi().number(),
         masked: kit.wall.masked,
-        tmp: Some(kit.tmp.path().to_owned()),
+        tmp: Some(kit.tmp.made().clone()),
     };
     let tmp = Some(kit.tmp);
     Ok((order, Means { tmp, ..means }))

@@ -1,10 +1,12 @@
 //! Which program, and under which uid: both found out once, before the decision.
 
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use palyra_core::plan::RunAs;
+use palyra_core::plan::{FileId, ProgramId, RunAs};
+use rustix::fs::{Mode, OFlags, ResolveFlags, Stat};
 
 /// Why a name is not a program.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -74,22 +76,80 @@ fn look(path: &Path) -> Found {
     }
 }
 
-/// Under which uid a call in this workspace runs: never as root when the folder's owner is not.
+/// A folder as it was found: which one exactly, and whose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FolderFound {
+    /// Which one.
+    pub id: FileId,
+    /// Whose.
+    pub uid: u32,
+}
+
+/// Looks at a folder whose path holds no links, once: everything that is decided about it is
+/// decided about what was found here, not about what its path leads to a moment later.
 ///
 /// # Errors
-/// The workspace cannot be looked at.
-pub fn run_as(workspace: &Path) -> io::Result<RunAs> {
-    if !rustix::process::geteuid().is_root() {
-        return Ok(RunAs::Daemon);
-    }
-    let owner = std::fs::metadata(workspace)?;
-    Ok(match owner.uid() {
-        0 => RunAs::Root,
-        uid => RunAs::Owner {
-            uid,
-            gid: owner.gid(),
-        },
+/// It is not there, is no folder, or a link is on the way.
+pub fn look_at_folder(path: &Path) -> io::Result<FolderFound> {
+    let found = rustix::fs::fstat(open_folder(path)?)?;
+    Ok(FolderFound {
+        id: id_of(&found),
+        uid: found.st_uid,
     })
+}
+
+/// A handle of a folder whose path holds no links.
+pub(crate) fn open_folder(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let strict = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    Ok(rustix::fs::openat2(
+        rustix::fs::CWD,
+        path,
+        flags,
+        Mode::empty(),
+        strict,
+    )?)
+}
+
+pub(crate) const fn id_of(found: &Stat) -> FileId {
+    FileId {
+        device: found.st_dev,
+        inode: found.st_ino,
+    }
+}
+
+/// Which program exactly is at this path now.
+///
+/// # Errors
+/// It is not there.
+pub fn program_id(path: &Path) -> io::Result<ProgramId> {
+    let found = rustix::fs::stat(path)?;
+    let signed = |nanos: u64| i64::try_from(nanos).unwrap_or(0);
+    Ok(ProgramId {
+        file: id_of(&found),
+        size: u64::try_from(found.st_size).unwrap_or(0),
+        modified: (found.st_mtime, signed(found.st_mtime_nsec)),
+        changed: (found.st_ctime, signed(found.st_ctime_nsec)),
+    })
+}
+
+/// The group of a uid that has none of its own: nobody's.
+const NOGROUP: u32 = 65_534;
+
+/// Under which uid a call in a folder of `owner` runs: never as root when the owner is not.
+///
+/// `gid` is the owner's own primary group. The folder's group is not asked: anybody can make a
+/// folder whose group is `shadow` inside one that passes its group on.
+#[must_use]
+pub fn run_as(owner: u32, gid: Option<u32>) -> RunAs {
+    match (rustix::process::geteuid().is_root(), owner) {
+        (false, _) => RunAs::Daemon,
+        (true, 0) => RunAs::Root,
+        (true, uid) => RunAs::Owner {
+            uid,
+            gid: gid.filter(|gid| *gid != 0).unwrap_or(NOGROUP),
+        },
+    }
 }
 
 #[cfg(test)]

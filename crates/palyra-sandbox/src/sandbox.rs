@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::call::{self, Means};
 use crate::cgroup::CgroupBase;
 use crate::files::FileRunner;
-use crate::helper::Helper;
+use crate::helper::{Helper, Image};
 use crate::inside::{LiveMarks, Mark};
 use crate::kit::{For, Kit, Spares};
 use crate::landlock::Abi;
@@ -91,9 +91,10 @@ pub(crate) struct Inner {
     spares: Spares,
     temp: Option<TempRoot>,
     null: Option<OwnedFd>,
+    image: Result<Image, String>,
     helper: Mutex<Option<(Arc<Helper>, Mark)>>,
     // Last: it is removed when the helper is gone.
-    cgroup: Option<CgroupBase>,
+    pub(crate) cgroup: Option<CgroupBase>,
 }
 
 impl Sandbox {
@@ -188,7 +189,10 @@ impl Inner {
         let walls = abi.and_then(|abi| Walls::new(abi, settings.masked.clone()).ok());
         let mounts = MountTable::open().and_then(|table| table.read());
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        let image = Image::read(&settings.helper)
+            .map_err(|error| format!("`{}`: {error}", settings.helper.display()));
         Self {
+            image,
             settings,
             stopping: CancellationToken::new(),
             marks: LiveMarks::default(),
@@ -294,9 +298,17 @@ impl Inner {
                 cgroup.kill_all();
             }
         }
+        let image = self
+            .image
+            .as_ref()
+            .map_err(|why| io::Error::other(why.clone()))?;
         let helper = Helper::start(
-            &self.settings.helper,
+            image,
             cgroup.map(|base| base.path.as_path()),
+            self.temp
+                .as_ref()
+                .map(|temp| temp.handle().try_clone())
+                .transpose()?,
         )?;
         let helper = Arc::new(helper);
         let mark = self.marks.add_server(helper.pid);
@@ -365,7 +377,7 @@ impl Inner {
             },
             landlock_abi: walls.abi().number(),
             masked: kit.wall.masked,
-            tmp: Some(kit.tmp.path().to_owned()),
+            tmp: Some(kit.tmp.made().clone()),
         };
         let means = Means {
             ruleset: kit.wall.ruleset,

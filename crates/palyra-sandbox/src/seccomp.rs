@@ -6,10 +6,11 @@
 //! | `socket` | `AF_UNIX` | the daemon, D-Bus, docker and ssh-agent listen there |
 //! | `socketpair` | all but `AF_UNIX` stream and seqpacket | a datagram socket can be pointed elsewhere with `connect` or `sendto` |
 //! | `io_uring_*` | always | it makes sockets without making system calls |
+//! | `prlimit64` | setting another process's limits | by uid alone a call could set the daemon's and its supervisor's; reading them stays, and so does setting one's own (`setrlimit`) |
 //! | `truncate` | where Landlock does not check it (before ABI 3) | it empties a file that cannot be opened |
 //!
-//! Arguments are compared as 32 bits, as the kernel reads them: a family of `1 << 32 | AF_UNIX`
-//! is `AF_UNIX` to it.
+//! Arguments are compared as the kernel reads them: an `int` as 32 bits (a family of
+//! `1 << 32 | AF_UNIX` is `AF_UNIX` to it), a pointer as 64.
 
 use std::collections::BTreeMap;
 
@@ -90,9 +91,16 @@ fn rules(abi: Abi) -> Result<Rules, seccompiler::BackendError> {
         }
     }
 
+    // Pid 0 is whoever asks; no new limit means only reading.
+    let limits_of_others = SeccompRule::new(vec![
+        SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, 0)?,
+        SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)?,
+    ])?;
+
     let mut rules: Rules = BTreeMap::from([
         (libc::SYS_socket, vec![when(0, SeccompCmpOp::Eq, unix)?]),
         (libc::SYS_socketpair, pairs),
+        (libc::SYS_prlimit64, vec![limits_of_others]),
         (libc::SYS_io_uring_setup, Vec::new()),
         (libc::SYS_io_uring_enter, Vec::new()),
         (libc::SYS_io_uring_register, Vec::new()),
@@ -118,12 +126,13 @@ mod tests {
     const EPERM: u32 = 0x0005_0000 | 1;
 
     /// What the kernel would answer: the few instructions of classic BPF that occur here.
-    fn answer(program: &[sock_filter], arch: u32, number: i64, args: [u64; 2]) -> u32 {
+    fn answer(program: &[sock_filter], arch: u32, number: i64, args: &[u64]) -> u32 {
         let mut data = [0_u8; 64];
         data[0..4].copy_from_slice(&u32::try_from(number).unwrap().to_ne_bytes());
         data[4..8].copy_from_slice(&arch.to_ne_bytes());
-        data[16..24].copy_from_slice(&args[0].to_ne_bytes());
-        data[24..32].copy_from_slice(&args[1].to_ne_bytes());
+        for (place, argument) in data[16..].chunks_exact_mut(8).zip(args) {
+            place.copy_from_slice(&argument.to_ne_bytes());
+        }
         let (mut at, mut accumulator) = (0, 0_u32);
         loop {
             let step = &program[at];
@@ -145,12 +154,12 @@ mod tests {
         }
     }
 
-    fn native(abi: u32, number: i64, args: [u64; 2]) -> u32 {
+    fn native<const N: usize>(abi: u32, number: i64, args: [u64; N]) -> u32 {
         answer(
             &program(Abi::from_number(abi)).unwrap(),
             NATIVE,
             number,
-            args,
+            &args,
         )
     }
 
@@ -202,6 +211,22 @@ mod tests {
     }
 
     #[test]
+    fn only_ones_own_limits_can_be_set() {
+        let set = |pid: u64, new: u64| native(7, libc::SYS_prlimit64, [pid, 7, new, 0]);
+        assert_eq!(set(0, 0x7fff_0000_1000), ALLOW);
+        assert_eq!(set(0, 0), ALLOW);
+        assert_eq!(set(4_711, 0), ALLOW);
+        // The kernel takes an int: the upper half does not make it another process.
+        assert_eq!(set(1 << 32, 1), ALLOW);
+        // A pointer counts as a whole.
+        for new in [1, 1 << 32, 0x7fff_0000_0000, u64::MAX] {
+            for pid in [1, 4_711, 1 << 32 | 4_711, u64::from(u32::MAX)] {
+                assert_eq!(set(pid, new), EPERM, "{pid} {new:#x}");
+            }
+        }
+    }
+
+    #[test]
     fn truncate_is_refused_only_where_landlock_does_not_look() {
         assert_eq!(native(2, libc::SYS_truncate, [0, 0]), EPERM);
         assert_eq!(native(3, libc::SYS_truncate, [0, 0]), ALLOW);
@@ -212,10 +237,10 @@ mod tests {
     fn other_abis_are_refused_whatever_they_call() {
         let program = program(Abi::from_number(7)).unwrap();
         for number in [0, 20, 102, 359, 425] {
-            assert_eq!(answer(&program, I386, number, [2, 1]), KILL);
+            assert_eq!(answer(&program, I386, number, &[2, 1]), KILL);
             let x32 = i64::from(X32_BIT) + number;
-            assert_eq!(answer(&program, NATIVE, x32, [2, 1]), EPERM);
+            assert_eq!(answer(&program, NATIVE, x32, &[2, 1]), EPERM);
         }
-        assert_eq!(answer(&program, NATIVE, 0xffff_ffff, [0, 0]), EPERM);
+        assert_eq!(answer(&program, NATIVE, 0xffff_ffff, &[0, 0]), EPERM);
     }
 }

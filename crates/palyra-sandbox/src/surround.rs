@@ -14,6 +14,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
 
 use crate::landlock::{Abi, Access, Ruleset};
 
@@ -21,9 +22,17 @@ use crate::landlock::{Abi, Access, Ruleset};
 const MOST_HANDLES: usize = 512;
 
 /// What of `/dev` a call gets that runs as root: nothing that leads to a disk or to memory.
-const DEVICES_FOR_ROOT: [&str; 10] = [
-    "null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "shm", "mqueue",
+const DEVICES_FOR_ROOT: [&str; 8] = [
+    "null", "zero", "full", "random", "urandom", "ptmx", "shm", "mqueue",
 ];
+
+/// Whether a name in `/dev` is a terminal. Those that exist are somebody's: a call that could open
+/// one would read what is typed there, and write what looks like a prompt of ours. A terminal that
+/// a call makes for itself (through `ptmx`) needs none of these names.
+fn is_terminal(name: &std::ffi::OsStr) -> bool {
+    let name = name.as_encoded_bytes();
+    name == b"pts" || name == b"console" || name.starts_with(b"tty") || name.starts_with(b"vcs")
+}
 
 /// For whom the tree is granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -92,12 +101,16 @@ fn grow(
         plan.granted.extend(list.iter().map(|name| here.join(name)));
         return;
     }
-    if !on_the_way {
+    let has_terminals = here == Path::new("/dev");
+    if !on_the_way && !has_terminals {
         plan.granted.push(here.to_owned());
         return;
     }
     plan.looked_into.push(here.to_owned());
     let mut next: BTreeSet<PathBuf> = children(here).into_iter().collect();
+    if has_terminals {
+        next.retain(|path| path.file_name().is_some_and(|name| !is_terminal(name)));
+    }
     // A folder that may be entered but not listed (`/home` with mode 711) still leads on.
     next.extend(masked.iter().filter_map(|mask| {
         let name = mask.strip_prefix(here).ok()?.components().next()?;
@@ -139,7 +152,7 @@ impl Surround {
         masked: &BTreeSet<PathBuf>,
         audience: Audience,
         may_pin: impl Fn(&Path) -> bool,
-    ) -> Self {
+    ) -> io::Result<Self> {
         let mut stamps = Vec::new();
         let mut on_the_way = HashSet::new();
         let plan = around(root, masked, audience, &mut |folder| {
@@ -155,37 +168,36 @@ impl Surround {
                 .filter_map(|mask| stat(mask))
                 .map(|it| identity(&it)),
         );
-        let mut places: Vec<Place> = plan
-            .granted
-            .into_iter()
-            .filter_map(|path| {
-                let (handle, found) = open(&path)?;
-                // The same folder under another name (a bind mount, a rename just now) is not
-                // granted either.
-                if on_the_way.contains(&identity(&found)) {
-                    return None;
-                }
-                Some(Place {
-                    access: audience.access(&path),
-                    handle: Some(handle),
-                    is_folder: FileType::from_raw_mode(found.st_mode) == FileType::Directory,
-                    path,
-                })
-            })
-            .collect();
-        for (number, place) in places.iter_mut().enumerate() {
-            if number >= MOST_HANDLES || !may_pin(&place.path) {
-                place.handle = None;
+        // Handles are let go while scanning, not afterwards: a folder of thousands beside the
+        // daemon's home must not use up the daemon's descriptors.
+        let mut kept = 0;
+        let mut places = Vec::new();
+        for path in plan.granted {
+            let Some((handle, found)) = open(&path)? else {
+                continue;
+            };
+            // The same folder under another name (a bind mount, a rename just now) is not granted
+            // either.
+            if on_the_way.contains(&identity(&found)) {
+                continue;
             }
+            let keep = kept < MOST_HANDLES && may_pin(&path);
+            kept += usize::from(keep);
+            places.push(Place {
+                access: audience.access(&path),
+                handle: keep.then_some(handle),
+                is_folder: FileType::from_raw_mode(found.st_mode) == FileType::Directory,
+                path,
+            });
         }
         let settled = stamps
             .iter()
             .all(|(_, stamp)| stamp.as_ref().is_none_or(is_old));
-        Self {
+        Ok(Self {
             places,
             stamps,
             settled,
-        }
+        })
     }
 
     /// Whether the file system still looks as it did.
@@ -204,7 +216,7 @@ impl Surround {
             let opened;
             let handle = match &place.handle {
                 Some(handle) => handle,
-                None => match open(&place.path) {
+                None => match open(&place.path)? {
                     Some((handle, _)) => {
                         opened = handle;
                         &opened
@@ -218,13 +230,20 @@ impl Surround {
     }
 }
 
-/// A handle of what is at `path`, unless it is a link or is gone.
-pub(crate) fn open(path: &Path) -> Option<(OwnedFd, Stat)> {
+/// A handle of what is at `path`, unless it is a link, is gone or may not be reached. Running out
+/// of descriptors is an error: leaving things out for it would fail in a way nobody understands.
+pub(crate) fn open(path: &Path) -> io::Result<Option<(OwnedFd, Stat)>> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let handle = rustix::fs::open(path, flags, Mode::empty()).ok()?;
-    let found = rustix::fs::fstat(&handle).ok()?;
+    let handle = match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(handle) => handle,
+        Err(full @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => return Err(full.into()),
+        Err(_) => return Ok(None),
+    };
+    let Ok(found) = rustix::fs::fstat(&handle) else {
+        return Ok(None);
+    };
     let is_link = FileType::from_raw_mode(found.st_mode) == FileType::Symlink;
-    (!is_link).then_some((handle, found))
+    Ok((!is_link).then_some((handle, found)))
 }
 
 fn stat(path: &Path) -> Option<Stat> {
@@ -280,7 +299,7 @@ mod tests {
                 "/" => paths(&["/bin", "/dev", "/home", "/tmp"]),
                 "/home" => paths(&["/home/u", "/home/v"]),
                 "/home/u" => paths(&["/home/u/.palyra", "/home/u/.palyra2", "/home/u/work"]),
-                "/dev" => paths(&["/dev/sda"]),
+                "/dev" => paths(&["/dev/pts", "/dev/sda", "/dev/tty", "/dev/tty1", "/dev/vcs1"]),
                 other => panic!("{other} was looked into"),
             },
         )
@@ -289,10 +308,11 @@ mod tests {
     #[test]
     fn everything_but_the_masked_folder_is_granted() {
         let plan = plan("/", &["/home/u/.palyra"], Audience::User);
-        assert_eq!(plan.looked_into, paths(&["/", "/home", "/home/u"]));
+        assert_eq!(plan.looked_into, paths(&["/", "/dev", "/home", "/home/u"]));
+        // Of /dev everything but the terminals, which are other people's.
         let granted = [
             "/bin",
-            "/dev",
+            "/dev/sda",
             "/home/u/.palyra2",
             "/home/u/work",
             "/home/v",
@@ -307,7 +327,7 @@ mod tests {
         let plan = plan("/", &masks, Audience::User);
         let granted = [
             "/bin",
-            "/dev",
+            "/dev/sda",
             "/home/u/.palyra2",
             "/home/u/work",
             "/home/v",
@@ -371,7 +391,7 @@ mod tests {
                 .collect()
         };
 
-        let first = Surround::scan(&here, &masked, Audience::User, |_| true);
+        let first = Surround::scan(&here, &masked, Audience::User, |_| true).unwrap();
         assert_eq!(names(&first), [here.join("work")]);
         assert!(
             !first.is_current(),
@@ -379,11 +399,11 @@ mod tests {
         );
 
         std::thread::sleep(std::time::Duration::from_millis(30));
-        let second = Surround::scan(&here, &masked, Audience::User, |_| true);
+        let second = Surround::scan(&here, &masked, Audience::User, |_| true).unwrap();
         assert!(second.is_current());
         std::fs::create_dir(here.join("new")).unwrap();
         assert!(!second.is_current());
-        let third = Surround::scan(&here, &masked, Audience::User, |_| true);
+        let third = Surround::scan(&here, &masked, Audience::User, |_| true).unwrap();
         assert_eq!(names(&third), [here.join("new"), here.join("work")]);
     }
 }

@@ -3,16 +3,25 @@
 //! The outer two belong to the daemon alone. A root daemon lets others pass through them (0711),
 //! so that a call that runs as the workspace's owner reaches its own folder, which is 0700 and
 //! that owner's; names in them cannot be listed.
+//!
+//! A call of the daemon's own uid may rename any of them and put a link in its place, and whoever
+//! removes a folder stands outside of every wall. So nothing is removed by its path: only by its
+//! name in a handle of the daemon's folder, held since before the call, and only if it is the
+//! folder that was made.
 
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use palyra_core::FileId;
 use rustix::fs::{AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
+
+use crate::wire::CallTmp;
 
 /// How often another name is tried.
 const TRIES: usize = 16;
@@ -23,8 +32,13 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// The daemon's own folder, under which calls get theirs.
 pub(crate) struct TempRoot {
     path: PathBuf,
+    /// The folder that it is in, and its name there.
+    root: OwnedFd,
+    name: String,
     /// Its lock tells other daemons that the folder is in use; it ends with this process.
-    folder: OwnedFd,
+    _lock: OwnedFd,
+    /// By which everything in it is made and removed.
+    folder: Arc<OwnedFd>,
     next: AtomicU64,
 }
 
@@ -36,10 +50,14 @@ impl TempRoot {
         for _ in 0..TRIES {
             let name = format!("{:08x}", random()?);
             match make_locked(&root, &name) {
-                Ok(folder) => {
+                Ok(lock) => {
                     return Ok(Self {
-                        path: root_path.join(name),
-                        folder,
+                        path: root_path.join(&name),
+                        // A description of its own: it goes to the helper, and the lock does not.
+                        folder: Arc::new(open_handle(&lock, c".")?),
+                        _lock: lock,
+                        root,
+                        name,
                         next: AtomicU64::new(1),
                     });
                 }
@@ -49,8 +67,13 @@ impl TempRoot {
         Err(last)
     }
 
+    /// A handle of it, for whoever removes the folders of calls.
+    pub(crate) fn handle(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.folder)
+    }
+
     /// A fresh folder for one call, and a handle of it.
-    pub(crate) fn folder(&self, owner: Option<(u32, u32)>) -> io::Result<(PathBuf, OwnedFd)> {
+    pub(crate) fn folder(&self, owner: Option<(u32, u32)>) -> io::Result<(CallTmp, OwnedFd)> {
         let name = self.next.fetch_add(1, Ordering::Relaxed).to_string();
         rustix::fs::mkdirat(&self.folder, &name, Mode::RWXU)?;
         if let Some((uid, gid)) = owner {
@@ -58,9 +81,12 @@ impl TempRoot {
             let flags = AtFlags::SYMLINK_NOFOLLOW;
             rustix::fs::chownat(&self.folder, &name, Some(uid), Some(gid), flags)?;
         }
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let handle = rustix::fs::openat(&self.folder, &name, flags, Mode::empty())?;
-        Ok((self.path.join(name), handle))
+        let handle = open_handle(&self.folder, &name)?;
+        let made = CallTmp {
+            id: id_of(&handle)?,
+            path: self.path.join(name),
+        };
+        Ok((made, handle))
     }
 }
 
@@ -110,7 +136,7 @@ fn names_in(folder: &OwnedFd) -> io::Result<Vec<CString>> {
 impl Drop for TempRoot {
     fn drop(&mut self) {
         // Folders of calls are removed by their supervisors; what is still there is swept later.
-        let _ = std::fs::remove_dir(&self.path);
+        let _ = rustix::fs::unlinkat(&self.root, &self.name, AtFlags::REMOVEDIR);
     }
 }
 
@@ -174,27 +200,63 @@ fn random() -> io::Result<u32> {
     Ok(u32::from_ne_bytes(bytes))
 }
 
+/// A handle without rights, which can be had of any folder.
+fn open_handle(parent: impl AsFd, name: impl rustix::path::Arg) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(parent, name, flags, Mode::empty())?)
+}
+
+fn id_of(handle: &OwnedFd) -> io::Result<FileId> {
+    let found = rustix::fs::fstat(handle)?;
+    Ok(FileId {
+        device: found.st_dev,
+        inode: found.st_ino,
+    })
+}
+
 /// Removes a call's folder with everything in it.
-pub(crate) fn remove(path: &Path) -> io::Result<()> {
-    if remove_empty(path)? {
+pub(crate) fn remove(within: impl AsFd, made: &CallTmp) -> io::Result<()> {
+    if remove_empty(within.as_fd(), made)? {
         return Ok(());
     }
-    clear(path)?;
-    Ok(rustix::fs::rmdir(path)?)
+    empty(&open(within.as_fd(), made)?)?;
+    remove_empty(within, made).map(drop)
 }
 
 /// Removes it if nothing is in it; false otherwise.
-pub(crate) fn remove_empty(path: &Path) -> io::Result<bool> {
-    match rustix::fs::rmdir(path) {
+pub(crate) fn remove_empty(within: impl AsFd, made: &CallTmp) -> io::Result<bool> {
+    match checked(within.as_fd(), made) {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+        Err(error) => return Err(error),
+    }
+    match rustix::fs::unlinkat(within, name_of(made)?, AtFlags::REMOVEDIR) {
         Ok(()) | Err(Errno::NOENT) => Ok(true),
         Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
         Err(other) => Err(other.into()),
     }
 }
 
-/// Removes everything in a call's folder.
-pub(crate) fn clear(path: &Path) -> io::Result<()> {
-    empty(&open_folder(rustix::fs::CWD, path)?)
+/// Opens it to be emptied, also when the call took its own rights to it away.
+pub(crate) fn open(within: impl AsFd, made: &CallTmp) -> io::Result<OwnedFd> {
+    let handle = checked(within, made)?;
+    allow_handle(&handle);
+    // Through the handle: its name may lead elsewhere by now.
+    open_folder(handle, c".")
+}
+
+/// A handle of the folder that was made, and of no other that took its name.
+fn checked(within: impl AsFd, made: &CallTmp) -> io::Result<OwnedFd> {
+    let handle = open_handle(within, name_of(made)?)?;
+    if id_of(&handle)? != made.id {
+        return Err(io::Error::other("another folder is in its place"));
+    }
+    Ok(handle)
+}
+
+fn name_of(made: &CallTmp) -> io::Result<&std::ffi::OsStr> {
+    let name = made.path.file_name();
+    name.ok_or_else(|| io::ErrorKind::InvalidInput.into())
 }
 
 /// Removes everything in `top` without following links, however deep it goes.
@@ -202,7 +264,7 @@ pub(crate) fn clear(path: &Path) -> io::Result<()> {
 /// What a call left behind is hostile: a chain of a million folders must exhaust neither the stack
 /// nor the descriptors. So folders are not descended into: what is in a folder is moved up beside
 /// it, and the folder, now empty, is removed.
-fn empty(top: &OwnedFd) -> io::Result<()> {
+pub(crate) fn empty(top: &OwnedFd) -> io::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     let mut serial: u64 = 0;
     loop {
@@ -276,12 +338,15 @@ fn open_stubborn(parent: &OwnedFd, name: &CStr) -> io::Result<OwnedFd> {
 /// Gives a folder's owner all rights. Names here are folders that were just looked at; a link put
 /// in their place would lead a plain `chmod` elsewhere, so it goes through a handle.
 fn allow(parent: &OwnedFd, name: &CStr) {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    if let Ok(handle) = rustix::fs::openat(parent, name, flags, Mode::empty()) {
-        use std::os::fd::AsRawFd;
-        let path = format!("/proc/self/fd/{}", handle.as_raw_fd());
-        let _ = rustix::fs::chmod(path, Mode::RWXU);
+    if let Ok(handle) = open_handle(parent, name) {
+        allow_handle(&handle);
     }
+}
+
+fn allow_handle(handle: &OwnedFd) {
+    use std::os::fd::AsRawFd;
+    let path = format!("/proc/self/fd/{}", handle.as_raw_fd());
+    let _ = rustix::fs::chmod(path, Mode::RWXU);
 }
 
 #[cfg(test)]
@@ -294,12 +359,67 @@ mod tests {
     fn folders_are_private_and_their_root_is_ours() {
         let under = tempfile::tempdir().unwrap();
         let root = TempRoot::claim(under.path()).unwrap();
-        let (path, _) = root.folder(None).unwrap();
+        let (made, _) = root.folder(None).unwrap();
+        let path = made.path.clone();
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
         assert_eq!(mode(&path), 0o700);
         assert_eq!(mode(path.parent().unwrap()), outer_mode().as_raw_mode());
-        remove(&path).unwrap();
+        remove(root.handle(), &made).unwrap();
         assert!(!path.exists());
+    }
+
+    /// What a call of the same uid can do: rename, and put something else there.
+    #[test]
+    fn only_the_folder_that_was_made_is_removed() {
+        let under = tempfile::tempdir().unwrap();
+        let precious = under.path().join("precious");
+        let keep = |name: &str| {
+            std::fs::create_dir_all(precious.join(name)).unwrap();
+            std::fs::write(precious.join(name).join("keep"), "x").unwrap();
+            precious.join(name).join("keep")
+        };
+        let root = TempRoot::claim(under.path()).unwrap();
+        let handle = root.handle();
+        let (first, _) = root.folder(None).unwrap();
+        let (second, _) = root.folder(None).unwrap();
+        let (third, _) = root.folder(None).unwrap();
+        let keeps = [keep("1"), keep("2"), keep("3"), keep("moved")];
+
+        // The daemon's folder is moved away and a link put there, as the attacker did.
+        let away = root.path.with_extension("away");
+        std::fs::write(first.path.join("file"), "x").unwrap();
+        std::fs::rename(&root.path, &away).unwrap();
+        std::os::unix::fs::symlink(&precious, &root.path).unwrap();
+        remove(&handle, &first).unwrap();
+        assert!(
+            !away.join("1").exists(),
+            "the real one is found and removed"
+        );
+
+        // The call's own folder is a link, or another folder.
+        std::fs::rename(away.join("2"), away.join("2.away")).unwrap();
+        std::os::unix::fs::symlink(precious.join("2"), away.join("2")).unwrap();
+        assert!(remove(&handle, &second).is_err());
+        std::fs::rename(away.join("3"), away.join("3.away")).unwrap();
+        std::fs::rename(precious.join("moved"), away.join("3")).unwrap();
+        assert!(remove(&handle, &third).is_err());
+        assert!(remove_empty(&handle, &third).is_err());
+        std::fs::rename(away.join("3"), precious.join("moved")).unwrap();
+        for path in keeps {
+            assert!(path.exists(), "{}", path.display());
+        }
+    }
+
+    #[test]
+    fn a_folder_that_its_owner_locked_is_removed() {
+        let under = tempfile::tempdir().unwrap();
+        let root = TempRoot::claim(under.path()).unwrap();
+        let (made, _) = root.folder(None).unwrap();
+        std::fs::write(made.path.join("file"), "x").unwrap();
+        let locked = std::fs::Permissions::from_mode(0o000);
+        std::fs::set_permissions(&made.path, locked).unwrap();
+        remove(root.handle(), &made).unwrap();
+        assert!(!made.path.exists());
     }
 
     #[test]
@@ -309,9 +429,10 @@ mod tests {
         let name = format!("palyra-{}", rustix::process::geteuid().as_raw());
         std::os::unix::fs::symlink(elsewhere.path(), under.path().join(&name)).unwrap();
         let root = TempRoot::claim(under.path()).unwrap();
-        let (path, _) = root.folder(None).unwrap();
+        let (made, _) = root.folder(None).unwrap();
         assert!(
-            path.canonicalize()
+            made.path
+                .canonicalize()
                 .unwrap()
                 .starts_with(under.path().canonicalize().unwrap())
         );
@@ -324,12 +445,12 @@ mod tests {
         let live = TempRoot::claim(under.path()).unwrap();
         let dead = TempRoot::claim(under.path()).unwrap();
         let (left, _) = dead.folder(None).unwrap();
-        std::fs::write(left.join("file"), "x").unwrap();
+        std::fs::write(left.path.join("file"), "x").unwrap();
         drop(dead);
         let (kept, _) = live.folder(None).unwrap();
         sweep(under.path()).unwrap();
-        assert!(!left.exists());
-        assert!(kept.exists());
+        assert!(!left.path.exists());
+        assert!(kept.path.exists());
     }
 
     #[test]
@@ -359,7 +480,8 @@ mod tests {
             .unwrap();
             here = open_folder(&here, "d").unwrap();
         }
-        remove(&top).unwrap();
+        empty(&open_folder(rustix::fs::CWD, &top).unwrap()).unwrap();
+        std::fs::remove_dir(&top).unwrap();
         assert!(!top.exists());
         assert!(outside.join("keep").exists());
     }

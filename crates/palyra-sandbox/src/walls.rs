@@ -80,7 +80,7 @@ impl Walls {
         let places = Places::of(&key.0, &mounts)?;
         let around = Surround::scan(Path::new("/"), &places.all, audience, |path| {
             places.may_pin(path, &mounts)
-        });
+        })?;
         let view = Arc::new(View {
             places: places.all,
             around,
@@ -109,7 +109,7 @@ impl Walls {
         workspace: &Path,
         audience: Audience,
     ) -> io::Result<Wall> {
-        let around = Surround::scan(workspace, &view.places, audience, |_| true);
+        let around = Surround::scan(workspace, &view.places, audience, |_| true)?;
         Ok(Wall {
             ruleset: around.ruleset(self.abi)?.into_fd(),
             masked: view.places.iter().cloned().collect(),

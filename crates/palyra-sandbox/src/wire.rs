@@ -10,7 +10,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
-use palyra_core::plan::RunAs;
+use palyra_core::plan::{FileId, ProgramId, RunAs};
 use palyra_core::{FileOperation, Layer, Limits, RunErrorKind};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -38,7 +38,14 @@ pub(crate) struct Order {
     /// What the self-test tries to open.
     pub(crate) masked: Vec<PathBuf>,
     /// The call's own temporary folder, removed by its supervisor.
-    pub(crate) tmp: Option<PathBuf>,
+    pub(crate) tmp: Option<CallTmp>,
+}
+
+/// A call's temporary folder: where the call finds it, and which folder was made.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct CallTmp {
+    pub(crate) path: PathBuf,
+    pub(crate) id: FileId,
 }
 
 /// What to do behind the walls.
@@ -52,12 +59,23 @@ pub(crate) enum Work {
         argv: Vec<String>,
         env: Vec<(String, String)>,
         cwd: PathBuf,
+        /// What was decided about; anything else is not started.
+        decided: Decided,
     },
     /// Carry out a file operation and write its result to standard output.
     File {
         workspace: PathBuf,
+        /// The folder that was decided about.
+        workspace_id: FileId,
         operation: FileOperation,
     },
+}
+
+/// What exactly a process was decided to be and to start in.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Decided {
+    pub(crate) program: ProgramId,
+    pub(crate) cwd: FileId,
 }
 
 /// What the waiting target hands on to its supervisor, with the report socket.
@@ -65,7 +83,7 @@ pub(crate) enum Work {
 pub(crate) struct Assignment {
     pub(crate) wall_ms: u64,
     pub(crate) run_as: RunAs,
-    pub(crate) tmp: Option<PathBuf>,
+    pub(crate) tmp: Option<CallTmp>,
 }
 
 /// What happened.
@@ -97,6 +115,8 @@ pub(crate) enum End {
     Ended,
     /// Because the spawn server is gone.
     ServerLost,
+    /// Because its supervisor could not watch over it any longer.
+    Unwatched,
 }
 
 /// The descriptors of an order, in the order in which they travel.

@@ -206,7 +206,7 @@ fn file_tools_write_list_and_patch() {
         .expect_code(0)
         .json();
     assert_eq!(listed["output"]["entries"][0]["name"], "b.txt", "{listed}");
-    let patch = r#"{"path":"d/b.txt","patch":"--- a/b.txt\n+++ b/b.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+three\n"}"#;
+    let patch = r#"{"path":"d/b.txt","patch":"--- a/d/b.txt\n+++ b/d/b.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+three\n"}"#;
     let _ = call("palyra.fs.apply_patch", patch).expect_code(0);
     assert_eq!(
         std::fs::read_to_string(workspace.join("d/b.txt")).unwrap(),

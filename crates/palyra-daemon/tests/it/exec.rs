@@ -216,6 +216,13 @@ fn a_root_daemon_steps_down_to_the_folders_owner() {
             folder,
         ])
         .expect_code(0);
+    // The folder's group is not theirs to give: anybody can make a folder of group `shadow` inside
+    // one that passes its group on.
+    std::os::unix::fs::chown(folder, None, Some(0)).unwrap();
+    let mut command = daemon.program("palyra");
+    command.current_dir(folder).args(["exec", "--", "id", "-G"]);
+    let groups = palyra_testkit::Ran::from(command.output().unwrap()).expect_code(0);
+    assert_eq!(groups.stdout, "65534\n");
     use std::os::unix::fs::MetadataExt;
     for name in ["made", "written"] {
         let found = std::fs::metadata(format!("{folder}/{name}")).unwrap();

@@ -119,7 +119,8 @@ impl Tool for FileTool {
     }
 
     fn prepare(&self, arguments: &CanonicalJson, place: &Place<'_>) -> Result<Prepared, Refusal> {
-        let workspace = place.workspace()?;
+        let ground = place.ground()?;
+        let workspace = ground.path;
         let given = text(arguments, "path").unwrap_or(".");
         if given.contains('\0') {
             return Err(Refusal::arguments(
@@ -145,18 +146,13 @@ impl Tool for FileTool {
             Self::Read | Self::List => Effect::FsRead { path: whole },
             Self::Write | Self::ApplyPatch => Effect::FsWrite { path: whole },
         };
-        let run_as = palyra_sandbox::run_as(workspace).map_err(|error| {
-            Refusal::arguments(
-                format!("the workspace cannot be used: {error}"),
-                self.name(),
-            )
-        })?;
         let plan = FilePlan {
             workspace: workspace.to_owned(),
+            workspace_id: ground.id,
             operation: self.operation(arguments, path),
             limits: Limits::default(),
             masked: place.masked.to_vec(),
-            run_as,
+            run_as: ground.run_as,
         };
         Ok(Prepared {
             effects: vec![effect],

@@ -10,9 +10,11 @@ mod process_run;
 use std::path::{Path, PathBuf};
 
 use palyra_core::{
-    CanonicalJson, Effect, FilePlan, Plan, PlanDigest, ProcessPlan, ReplyPlan, Tier, ToolMetadata,
-    ToolName,
+    CanonicalJson, Effect, FileId, FilePlan, Plan, PlanDigest, ProcessPlan, ReplyPlan, Tier,
+    ToolMetadata, ToolName,
 };
+
+use palyra_core::plan::RunAs;
 
 use crate::error::{Refusal, RefusalKind};
 use crate::people::People;
@@ -68,7 +70,32 @@ pub struct Place<'a> {
     pub people: &'a People,
 }
 
+/// A workspace as it was found, once: which folder exactly, and under which uid calls in it run.
+struct Ground<'a> {
+    path: &'a Path,
+    id: FileId,
+    run_as: RunAs,
+}
+
 impl Place<'_> {
+    fn ground(&self) -> Result<Ground<'_>, Refusal> {
+        let path = self.workspace()?;
+        let found = palyra_sandbox::look_at_folder(path).map_err(|error| {
+            Refusal::new(
+                RefusalKind::Invalid,
+                "workspace_missing",
+                format!("the folder `{}` cannot be used: {error}", path.display()),
+                "choose another with `--workspace`",
+            )
+        })?;
+        let run_as = palyra_sandbox::run_as(found.uid, self.people.group_of(found.uid));
+        Ok(Ground {
+            path,
+            id: found.id,
+            run_as,
+        })
+    }
+
     fn workspace(&self) -> Result<&Path, Refusal> {
         self.workspace.ok_or_else(|| {
             Refusal::new(

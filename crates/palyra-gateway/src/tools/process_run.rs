@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use palyra_core::{CanonicalJson, Effect, Limits, ProcessPlan, Tier, ToolCapability, ToolMetadata};
+use palyra_core::{
+    CanonicalJson, Effect, FileId, Limits, ProcessPlan, Tier, ToolCapability, ToolMetadata,
+};
 use palyra_sandbox::ProgramProblem;
 use serde_json::{Value, json};
 
@@ -38,7 +40,8 @@ impl Tool for ProcessRun {
     }
 
     fn prepare(&self, arguments: &CanonicalJson, place: &Place<'_>) -> Result<Prepared, Refusal> {
-        let workspace = place.workspace()?;
+        let ground = place.ground()?;
+        let workspace = ground.path;
         let tier = tier(arguments)?;
         let argv = strings(arguments.value().get("argv"));
         if argv.iter().any(|word| word.contains('\0')) {
@@ -48,18 +51,7 @@ impl Tool for ProcessRun {
             ));
         }
         let cwd = cwd(arguments, workspace, place)?;
-        let run_as = palyra_sandbox::run_as(workspace).map_err(|error| {
-            Refusal::new(
-                RefusalKind::Invalid,
-                "workspace_missing",
-                format!(
-                    "the folder `{}` cannot be used: {error}",
-                    workspace.display()
-                ),
-                "choose another with `--workspace`",
-            )
-        })?;
-        let env = environment(arguments, &place.people.home_for(run_as))?;
+        let env = environment(arguments, &place.people.home_for(ground.run_as))?;
         let path = env
             .iter()
             .find(|(name, _)| name == "PATH")
@@ -74,17 +66,22 @@ impl Tool for ProcessRun {
                 },
             )
             .map_err(|error| unresolved(&error))?;
+        let gone = |_| unresolved(&ProgramProblem::NotFound(typed.to_owned()));
+        let program_id = palyra_sandbox::program_id(&program).map_err(gone)?;
         let plan = ProcessPlan {
             program: program.clone(),
+            program_id,
             argv,
             env,
+            cwd_id: cwd_id(&cwd)?,
             cwd,
             workspace: workspace.to_owned(),
+            workspace_id: ground.id,
             stdin: text(arguments, "stdin").map(str::to_owned),
             tier,
             limits: limits(arguments),
             masked: place.masked.to_vec(),
-            run_as,
+            run_as: ground.run_as,
         };
         let effects = vec![Effect::Exec { program }];
         Ok(Prepared {
@@ -162,6 +159,19 @@ fn cwd(
         ));
     }
     Ok(real)
+}
+
+/// Which folder `cwd` is now.
+fn cwd_id(cwd: &Path) -> Result<FileId, Refusal> {
+    let found = palyra_sandbox::look_at_folder(cwd);
+    found.map(|folder| folder.id).map_err(|error| {
+        Refusal::new(
+            RefusalKind::Invalid,
+            "workspace_missing",
+            format!("the folder `{}` cannot be used: {error}", cwd.display()),
+            "start it in another folder of the workspace",
+        )
+    })
 }
 
 fn limits(arguments: &CanonicalJson) -> Limits {

@@ -34,6 +34,12 @@ pub(super) struct Workspace<'a> {
 }
 
 impl<'a> Workspace<'a> {
+    /// Which folder it is.
+    pub(super) fn id(&self) -> Option<palyra_core::FileId> {
+        let found = rustix::fs::fstat(&self.folder).ok()?;
+        Some(crate::program::id_of(&found))
+    }
+
     pub(super) fn open(path: &Path, masked: &'a [PathBuf]) -> Result<Self, Refusal> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| {
@@ -59,7 +65,9 @@ impl<'a> Workspace<'a> {
                 content,
                 create_parents,
             } => self.write(path, content.as_bytes(), *create_parents),
-            FileOperation::ApplyPatch { path, patch } => self.apply_patch(path, patch),
+            FileOperation::ApplyPatch { path, patch } => {
+                self.apply_patch(path, patch, output_bytes)
+            }
         }?;
         let bytes = serde_json::to_vec(&result).unwrap_or_default();
         let mut stdout = io::stdout().lock();
@@ -123,22 +131,29 @@ impl<'a> Workspace<'a> {
         Ok(json!({ "bytes": bytes.len(), "created": created }))
     }
 
-    fn apply_patch(&self, path: &Path, diff: &str) -> Result<Value, Refusal> {
+    fn apply_patch(&self, path: &Path, diff: &str, max_bytes: u64) -> Result<Value, Refusal> {
         let place = self.place(path, false)?;
         let base = match &place.existing {
             None => None,
             Some(_) => {
                 let (file, _) = self.open_file(path)?;
                 let mut bytes = Vec::new();
+                // One byte more than allowed shows that there is more. Memory is not to be used up
+                // by the size of a file.
                 std::fs::File::from(file)
+                    .take(max_bytes.saturating_add(1))
                     .read_to_end(&mut bytes)
                     .map_err(|error| {
                         self.refusal(path, Errno::from_io_error(&error).unwrap_or(Errno::IO))
                     })?;
+                if bytes.len() as u64 > max_bytes {
+                    let what = format!("is too large to patch: more than {max_bytes} bytes");
+                    return Err(not_a_file(path, &what));
+                }
                 Some(bytes)
             }
         };
-        let (patched, hunks) = patch::apply(base.as_deref(), diff)?;
+        let (patched, hunks) = patch::apply(path, base.as_deref(), diff)?;
         let created = self.replace(path, &place, &patched)?;
         Ok(json!({ "hunks": hunks, "bytes": patched.len(), "created": created }))
     }

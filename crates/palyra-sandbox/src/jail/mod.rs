@@ -21,8 +21,8 @@ mod target;
 
 use std::process::ExitCode;
 
-/// The helper's `main`: `palyra-jail CGROUP`, where `CGROUP` is a folder or `-`, and standard
-/// input is the control socket.
+/// The helper's `main`: `palyra-jail CGROUP`, where `CGROUP` is a folder or `-`, standard input
+/// is the control socket, and standard output a handle of the daemon's temporary folder.
 #[must_use]
 pub fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);

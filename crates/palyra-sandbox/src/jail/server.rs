@@ -7,13 +7,14 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::process::{Pid, Signal};
 
-use super::children::{self, Waited};
+use super::children::{self, Children, Waited};
 use super::supervisor;
+use crate::cgroup::{self, KillSwitch};
 use crate::landlock::Abi;
-use crate::{cgroup, seccomp, sys};
+use crate::{seccomp, sys};
 
 /// How many slots wait for an order.
 const READY: usize = 4;
@@ -30,6 +31,8 @@ pub(super) struct Shared {
     /// Readable when a child ended or this process's parent is gone.
     pub(super) signals: OwnedFd,
     pub(super) cgroups: Option<OwnedFd>,
+    /// The daemon's temporary folder, as it was when the daemon made it.
+    pub(super) temp: Option<OwnedFd>,
     pub(super) server: Pid,
 }
 
@@ -42,6 +45,9 @@ enum Slot {
 struct Server {
     shared: Shared,
     taken: OwnedFd,
+    /// What it takes to end everything, in hand before there is anything to end.
+    children: Children,
+    end_all: Option<KillSwitch>,
     slots: HashMap<Pid, Slot>,
     /// A slot could not be made, or died waiting: try again then.
     pause_until: Option<Instant>,
@@ -59,6 +65,7 @@ pub(super) fn run(cgroup: Option<&Path>) -> io::Result<()> {
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let control = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
+    let temp = inherited_folder()?;
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
@@ -70,18 +77,40 @@ pub(super) fn run(cgroup: Option<&Path>) -> io::Result<()> {
         taken: say_taken,
         signals: sys::signal_descriptor(&[libc::SIGCHLD, libc::SIGTERM])?,
         cgroups: cgroup.and_then(open_folder),
+        temp,
         server: rustix::process::getpid(),
     };
     let mut server = Server {
+        children: Children::of_this_process(),
+        end_all: shared
+            .cgroups
+            .as_ref()
+            .and_then(|it| KillSwitch::of(it).ok()),
         shared,
         taken,
         slots: HashMap::new(),
         pause_until: None,
         strangers: false,
     };
-    while server.turn()? {}
-    server.finish(cgroup);
-    Ok(())
+    let served = loop {
+        match server.turn() {
+            Ok(true) => {}
+            Ok(false) => break Ok(()),
+            // Who cannot watch over calls any longer does not leave them alone.
+            Err(error) => break Err(error),
+        }
+    };
+    // Another server may take over the cgroups, but not those of a daemon that is gone.
+    server.finish(cgroup.filter(|_| served.is_ok()));
+    served
+}
+
+/// The daemon's temporary folder, which comes as standard output; none when that is no folder.
+fn inherited_folder() -> io::Result<Option<OwnedFd>> {
+    let found = rustix::fs::fstat(rustix::stdio::stdout())?;
+    let is_folder = FileType::from_raw_mode(found.st_mode) == FileType::Directory;
+    let handle = is_folder.then(|| rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3));
+    Ok(handle.transpose()?)
 }
 
 /// Puts the filter on, for good: every process that is ever forked from here has it, before it has
@@ -193,20 +222,19 @@ impl Server {
             }
         }
         if self.strangers {
-            let strangers = self.strangers();
-            self.strangers = !strangers.is_empty();
-            strangers.into_iter().for_each(children::kill);
+            // Not being able to look is no sign that nobody is there: look again.
+            if let Ok(mut strangers) = self.children.list() {
+                strangers.retain(|pid| !self.slots.contains_key(pid));
+                self.strangers = !strangers.is_empty();
+                strangers.into_iter().for_each(children::kill);
+            }
         }
     }
 
-    fn strangers(&self) -> Vec<Pid> {
-        let mut all = children::of_this_process();
-        all.retain(|pid| !self.slots.contains_key(pid));
-        all
-    }
-
-    /// The daemon is gone: end every call, then this process.
+    /// The daemon is gone, or is better served by another server: end every call, then this process.
     fn finish(mut self, cgroup: Option<&Path>) {
+        // Nobody waits for an order that comes from now on.
+        let _ = rustix::net::shutdown(&self.shared.control, rustix::net::Shutdown::Both);
         let deadline = Instant::now() + LAST_PATIENCE;
         for pid in self.slots.keys() {
             let _ = rustix::process::kill_process(*pid, Signal::TERM);
@@ -223,7 +251,9 @@ impl Server {
             drain(&self.shared.signals);
         }
         if let Some(path) = cgroup {
-            let _ = std::fs::write(path.join("cgroup.kill"), "1");
+            if let Some(end_all) = &self.end_all {
+                end_all.pull();
+            }
             let _ = rustix::fs::rmdir(path);
         }
     }

@@ -12,11 +12,12 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 
-use super::children::{self, Waited};
+use super::children::{self, Children, Waited};
 use super::server::{Shared, drain};
 use super::target;
 use crate::cgroup::CallCgroup;
-use crate::wire::{self, Assignment, End, Report};
+use crate::landlock::{self, Abi, Access, Ruleset};
+use crate::wire::{self, Assignment, CallTmp, End, Report};
 use crate::{sys, tmp};
 
 /// How long killing may take before the report says that something survived.
@@ -32,22 +33,22 @@ const ASSIGNMENT: usize = 16 * 1024;
 /// may be left.
 pub(super) fn run(shared: &Shared) -> i32 {
     match supervise(shared) {
-        Ok(()) => 0,
-        Err(_) => {
-            children::end_all(KILL_PATIENCE);
-            1
-        }
+        Ok(true) => 0,
+        Ok(false) | Err(_) => 1,
     }
 }
 
-fn supervise(shared: &Shared) -> io::Result<()> {
+/// True when nothing is left. Errors are only those from before there was anything.
+fn supervise(shared: &Shared) -> io::Result<bool> {
     let own = rustix::process::getpid();
     // The server's death reaches us as SIGTERM, which is blocked and read from `signals`.
     rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
     if rustix::process::getppid() != Some(shared.server) {
-        return Ok(());
+        return Ok(true);
     }
     rustix::process::set_child_subreaper(Some(own))?;
+    // What it takes to end a call is in hand before there is one.
+    let children = Children::of_this_process();
     let cgroup = shared
         .cgroups
         .as_ref()
@@ -71,16 +72,18 @@ fn supervise(shared: &Shared) -> io::Result<()> {
     let call = Call {
         target,
         link,
+        children,
         cgroup,
         said_taken: std::cell::Cell::new(false),
     };
-    call.see_through(shared)
+    Ok(call.see_through(shared))
 }
 
 struct Call {
     target: Pid,
     /// Where the target hands over its assignment.
     link: OwnedFd,
+    children: Children,
     cgroup: Option<CallCgroup>,
     said_taken: std::cell::Cell<bool>,
 }
@@ -95,20 +98,27 @@ impl Call {
         }
     }
 
-    fn see_through(self, shared: &Shared) -> io::Result<()> {
-        let Some((assignment, report)) = self.wait_for_assignment(shared)? else {
-            self.end_everything();
-            self.clear_up(None);
-            return Ok(());
+    /// True when nothing of the call is left.
+    fn see_through(self, shared: &Shared) -> bool {
+        let (assignment, report) = match self.wait_for_assignment(shared) {
+            Ok(Some(assigned)) => assigned,
+            Ok(None) | Err(_) => {
+                let ended = self.end_everything();
+                self.clear_up(shared, None);
+                return ended;
+            }
         };
-        let how = self.wait_for_end(shared, &assignment, &report)?;
-        let survivors = !self.end_everything();
+        // Not being able to watch any longer is no reason to let it run on.
+        let how = self.wait_for_end(shared, &assignment, &report);
+        let how = how.unwrap_or(End::Unwatched);
+        let ended = self.end_everything();
+        let survivors = !ended;
         // The daemon may be gone; nobody else wants to know.
         let _ = wire::send_value(&report, &Report::Ended { how, survivors });
         drop(report);
         self.say_taken(shared);
-        self.clear_up(Some(&assignment));
-        Ok(())
+        self.clear_up(shared, Some(&assignment));
+        ended
     }
 
     /// None when the slot is no longer wanted.
@@ -193,30 +203,46 @@ impl Call {
         if let Some(cgroup) = &self.cgroup {
             cgroup.kill();
         }
-        children::end_all(KILL_PATIENCE)
+        self.children.end_all(KILL_PATIENCE)
     }
 
-    fn clear_up(self, assignment: Option<&Assignment>) {
-        if let Some(assignment) = assignment
-            && let Some(path) = &assignment.tmp
-            && !tmp::remove_empty(path).unwrap_or(true)
+    fn clear_up(self, shared: &Shared, assignment: Option<&Assignment>) {
+        if let Some(within) = &shared.temp
+            && let Some(assignment) = assignment
+            && let Some(made) = &assignment.tmp
+            && !tmp::remove_empty(within, made).unwrap_or(true)
         {
             // What the call left there is cleared away with the call's own rights: somebody of the
             // same uid may still be moving things about in it.
             let clear = || {
                 let cleared =
-                    target::become_user(assignment.run_as).and_then(|()| tmp::clear(path));
+                    target::become_user(assignment.run_as).and_then(|()| clear_away(within, made));
                 i32::from(cleared.is_err())
             };
-            if sys::fork(None, clear).is_ok() {
-                let _ = rustix::process::wait(WaitOptions::empty());
+            if let Ok(child) = sys::fork(None, clear) {
+                let _ = rustix::io::retry_on_intr(|| {
+                    rustix::process::waitpid(Some(child), WaitOptions::empty())
+                });
             }
-            let _ = tmp::remove_empty(path);
+            let _ = tmp::remove_empty(within, made);
         }
         if let Some(cgroup) = self.cgroup {
             cgroup.remove();
         }
     }
+}
+
+/// Removes everything in a call's folder, behind a wall that leaves this folder and nothing else:
+/// whatever is moved in or out meanwhile, nothing beyond it goes.
+fn clear_away(within: &OwnedFd, made: &CallTmp) -> io::Result<()> {
+    let folder = tmp::open(within, made)?;
+    // The first version of Landlock lets nobody move anything, which clearing away has to.
+    if let Some(abi) = Abi::of_this_kernel().filter(|abi| abi.number() >= 2) {
+        let ruleset = Ruleset::new(abi)?;
+        ruleset.grant(&folder, Access::Full, true)?;
+        landlock::restrict_self(ruleset.into_fd(), abi)?;
+    }
+    tmp::empty(&folder)
 }
 
 fn poll(watched: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<()> {

@@ -15,15 +15,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use palyra_core::plan::RunAs;
-use palyra_core::{Limits, RunErrorKind};
+use palyra_core::{FileId, Limits, ProgramId, RunErrorKind};
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use rustix::thread::{CapabilitySet, Gid, Uid};
 
 use super::server::Shared;
 use super::{files, observe};
 use crate::landlock::{self, Abi};
-use crate::sys;
-use crate::wire::{self, Assignment, Handles, Order, PACKET, Report, Work};
+use crate::wire::{self, Assignment, CallTmp, Decided, Handles, Order, PACKET, Report, Work};
+use crate::{program, sys};
 
 /// The largest order; arguments are capped long before.
 const LARGEST_ORDER: u64 = 256 << 20;
@@ -129,12 +129,33 @@ fn rehearse(packet: &mut [u8]) {
             argv: vec!["true".to_owned(); 4],
             env: vec![("NAME".to_owned(), "value".to_owned()); 8],
             cwd: "/".into(),
+            decided: Decided {
+                program: ProgramId {
+                    file: FileId {
+                        device: 0,
+                        inode: 0,
+                    },
+                    size: 0,
+                    modified: (0, 0),
+                    changed: (0, 0),
+                },
+                cwd: FileId {
+                    device: 0,
+                    inode: 0,
+                },
+            },
         },
         run_as: RunAs::Owner { uid: 1, gid: 1 },
         limits: Limits::default(),
         landlock_abi: 1,
         masked: vec!["/".into()],
-        tmp: Some("/tmp/palyra".into()),
+        tmp: Some(CallTmp {
+            path: "/tmp/palyra".into(),
+            id: FileId {
+                device: 0,
+                inode: 0,
+            },
+        }),
     };
     // Its first page; a longer order is rare enough.
     if let Some(first) = packet.first_mut() {
@@ -148,7 +169,7 @@ fn rehearse(packet: &mut [u8]) {
             program, argv, env, ..
         } = &order.work
     {
-        let _ = std::hint::black_box(Program::new(program, argv, env, order.tmp.as_deref()));
+        let _ = std::hint::black_box(Program::new(program, argv, env, order.tmp.as_ref()));
     }
     let limits = [(Resource::Core, rustix::process::getrlimit(Resource::Core))];
     let expected = observe::Expected {
@@ -201,17 +222,14 @@ fn carry_out(
     let program = match &order.work {
         Work::Process {
             program, argv, env, ..
-        } => Some(Program::new(program, argv, env, order.tmp.as_deref())?),
+        } => Some(Program::new(program, argv, env, order.tmp.as_ref())?),
         Work::File { .. } | Work::Probe => None,
     };
     let limits = limit(&order.limits).map_err(|error| Refusal::degraded("a limit", error))?;
     become_user(order.run_as).map_err(|error| Refusal::degraded("the uid", error))?;
     die_with(supervisor).map_err(|error| Refusal::degraded("the tie to the supervisor", error))?;
-    if let Work::Process { cwd, .. } = &order.work {
-        rustix::process::chdir(cwd.as_path()).map_err(|error| {
-            let message = format!("cannot start in `{}`: {error}", cwd.display());
-            Refusal::new(RunErrorKind::InvalidInput, message)
-        })?;
+    if let Work::Process { cwd, decided, .. } = &order.work {
+        enter(cwd, decided.cwd)?;
     }
     standard_streams(handles).map_err(|error| Refusal::degraded("a descriptor", error))?;
     let abi = Abi::from_number(order.landlock_abi);
@@ -236,20 +254,71 @@ fn carry_out(
         .map_err(|error| Refusal::new(RunErrorKind::RuntimeFailure, error.to_string()))?;
 
     match (&order.work, program) {
-        (Work::Process { .. }, Some(program)) => Err(program.exec()),
+        (
+            Work::Process {
+                program: path,
+                decided,
+                ..
+            },
+            Some(program),
+        ) => {
+            is_the_program(path, decided.program)?;
+            Err(program.exec())
+        }
         (
             Work::File {
                 workspace,
+                workspace_id,
                 operation,
             },
             _,
         ) => {
             sys::ignore_file_size_signal();
             let files = files::Workspace::open(workspace, &order.masked)?;
+            if files.id() != Some(*workspace_id) {
+                return Err(changed("the workspace", workspace));
+            }
             files.carry_out(operation, order.limits.output_bytes)
         }
         (Work::Probe | Work::Process { .. }, _) => Ok(()),
     }
+}
+
+/// Starts in the folder that was decided about. One that was swapped for another, or for a link,
+/// is noticed: the handle is compared, and the handle is what is entered.
+fn enter(cwd: &Path, decided: FileId) -> Result<(), Refusal> {
+    let cannot = |error: io::Error| match error.raw_os_error() {
+        // The call's own limit is too low for the walls to be built.
+        Some(libc::EMFILE) => Refusal::degraded("a descriptor", error),
+        _ => {
+            let message = format!("cannot start in `{}`: {error}", cwd.display());
+            Refusal::new(RunErrorKind::InvalidInput, message)
+        }
+    };
+    let folder = program::open_folder(cwd).map_err(cannot)?;
+    let found = rustix::fs::fstat(&folder).map_err(|error| cannot(error.into()))?;
+    if program::id_of(&found) != decided {
+        return Err(changed("the folder", cwd));
+    }
+    rustix::process::fchdir(&folder).map_err(|error| cannot(error.into()))
+}
+
+/// Whether the path still leads to the program that was decided about, unchanged. What is left is
+/// the moment between this look and the kernel's own.
+fn is_the_program(path: &Path, decided: ProgramId) -> Result<(), Refusal> {
+    match program::program_id(path) {
+        Ok(found) if found != decided => Err(changed("the program", path)),
+        // Gone, or not to be looked at: the kernel says so when it is started.
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+fn changed(what: &str, path: &Path) -> Refusal {
+    let message = format!(
+        "{what} `{}` was changed since it was decided",
+        path.display()
+    );
+    Refusal::new(RunErrorKind::Changed, message)
 }
 
 struct Program {
@@ -263,7 +332,7 @@ impl Program {
         path: &Path,
         argv: &[String],
         env: &[(String, String)],
-        tmp: Option<&Path>,
+        tmp: Option<&CallTmp>,
     ) -> Result<Self, Refusal> {
         let text = |bytes: &[u8], what: &str| {
             CString::new(bytes).map_err(|_| {
@@ -279,7 +348,7 @@ impl Program {
             variables.push(text(format!("{name}={value}").as_bytes(), "a variable")?);
         }
         if let Some(tmp) = tmp {
-            let value = [b"TMPDIR=", tmp.as_os_str().as_bytes()].concat();
+            let value = [b"TMPDIR=", tmp.path.as_os_str().as_bytes()].concat();
             variables.push(text(&value, "the temporary folder")?);
         }
         Ok(Self {

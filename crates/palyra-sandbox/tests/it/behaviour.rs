@@ -356,7 +356,7 @@ async fn without_a_helper_every_run_is_refused() {
     let house = House::new().await;
     let runner = sandbox.processes(None, CancellationToken::new());
     let plan = house.plan(&["/bin/true"]);
-    let (report, _) = super::fixture::execute(&runner, plan).await;
+    let (report, _) = super::fixture::execute(&runner, super::fixture::identified(plan)).await;
     assert!(matches!(
         report.ending,
         Ending::Failed {
@@ -408,13 +408,61 @@ async fn settings_without_a_mask_are_refused() {
 
 #[test]
 fn whom_a_workspace_is_run_as() {
-    let here = tempfile::tempdir().unwrap();
     if !is_root() {
-        assert_eq!(palyra_sandbox::run_as(here.path()).unwrap(), RunAs::Daemon);
+        assert_eq!(palyra_sandbox::run_as(0, Some(0)), RunAs::Daemon);
         return;
     }
-    assert_eq!(palyra_sandbox::run_as(here.path()).unwrap(), RunAs::Root);
-    std::os::unix::fs::chown(here.path(), Some(7), Some(8)).unwrap();
-    let owner = RunAs::Owner { uid: 7, gid: 8 };
-    assert_eq!(palyra_sandbox::run_as(here.path()).unwrap(), owner);
+    assert_eq!(palyra_sandbox::run_as(0, Some(0)), RunAs::Root);
+    let owner = |uid, gid| RunAs::Owner { uid, gid };
+    assert_eq!(palyra_sandbox::run_as(7, Some(8)), owner(7, 8));
+    // Without a group of their own, or with root's, nobody's.
+    assert_eq!(palyra_sandbox::run_as(7, None), owner(7, 65_534));
+    assert_eq!(palyra_sandbox::run_as(7, Some(0)), owner(7, 65_534));
+}
+
+/// What was decided about is what runs: another program or another folder under the same name is
+/// noticed at the last moment.
+#[tokio::test]
+async fn what_was_changed_since_the_decision_is_not_run() {
+    for fixture in super::fixture::House::all().await {
+        let script = fixture.put("build.sh", b"#!/bin/sh\necho one\n");
+        std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .unwrap();
+        let plan = super::fixture::identified(fixture.plan(&[script.to_str().unwrap()]));
+        let control = fixture.run_plan(plan.clone()).await;
+        assert_eq!(control.stdout(), "one\n", "{:?}", control.report);
+        std::fs::write(&script, b"#!/bin/sh\necho two\n").unwrap();
+        let changed = |ran: &super::fixture::Ran| {
+            let kind = palyra_core::RunErrorKind::Changed;
+            matches!(&ran.report.ending, Ending::Failed { kind: found, .. } if *found == kind)
+        };
+        let ran = fixture.run_plan(plan).await;
+        assert!(changed(&ran), "{:?}", ran.report);
+
+        let sub = fixture.path("work/sub");
+        std::fs::create_dir(&sub).unwrap();
+        let mut plan = fixture.plan(&["/bin/pwd"]);
+        plan.cwd = sub.clone();
+        let plan = super::fixture::identified(plan);
+        std::fs::rename(&sub, fixture.path("work/was")).unwrap();
+        std::os::unix::fs::symlink("/etc", &sub).unwrap();
+        let ran = fixture.run_plan(plan).await;
+        assert!(
+            matches!(ran.report.ending, Ending::Failed { .. }),
+            "{:?}",
+            ran.report
+        );
+        assert_eq!(ran.report.sandbox_enforcement, "none");
+
+        let work = fixture.path("work");
+        let mut plan = fixture.file_plan(palyra_core::FileOperation::List {
+            path: "".into(),
+            max_entries: 9,
+        });
+        plan.workspace_id = palyra_sandbox::look_at_folder(&work).unwrap().id;
+        std::fs::rename(&work, fixture.path("gone")).unwrap();
+        std::fs::create_dir(&work).unwrap();
+        let ran = fixture.run_file_plan(plan).await;
+        assert!(changed(&ran), "{:?}", ran.report);
+    }
 }

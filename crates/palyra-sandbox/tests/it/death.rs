@@ -7,18 +7,18 @@ use rustix::process::{Pid, Signal};
 
 use super::fixture::{House, Ran, eventually, is_alive, noted};
 
-fn kill(pid: i32) {
+pub(crate) fn kill(pid: i32) {
     rustix::process::kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
 }
 
-fn parent(pid: i32) -> i32 {
+pub(crate) fn parent(pid: i32) -> i32 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let rest = stat.rsplit_once(')').unwrap().1;
     rest.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// Runs something with a descendant in another session, and kills `whom` meanwhile.
-async fn struck(house: &House, name: &str, whom: impl Fn(i32) -> i32) -> Ran {
+/// Runs something with a descendant in another session, and strikes meanwhile.
+async fn struck(house: &House, name: &str, strike: impl Fn(i32)) -> Ran {
     let path = house.path(name);
     let plan = house.plan(&[
         &house.text("attacker"),
@@ -30,7 +30,7 @@ async fn struck(house: &House, name: &str, whom: impl Fn(i32) -> i32) -> Ran {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         // The second to note itself is the target.
-        kill(whom(noted(&path)[1]));
+        strike(noted(&path)[1]);
     };
     let (ran, ()) = tokio::join!(house.run_plan(plan), strike);
     eventually("everything of it is gone", || {
@@ -42,8 +42,13 @@ async fn struck(house: &House, name: &str, whom: impl Fn(i32) -> i32) -> Ran {
 #[tokio::test]
 async fn a_killed_supervisor_takes_its_call_along() {
     for house in House::all().await {
-        let ran = struck(&house, "work/supervisor", parent).await;
-        assert_eq!(ran.failed().0, "runtime_failure");
+        let ran = struck(&house, "work/supervisor", |target| kill(parent(target))).await;
+        let (kind, message) = ran.failed();
+        assert_eq!(kind, "runtime_failure");
+        // Said only when it was seen, and only a cgroup shows it.
+        let seen = house.sandbox.status().cgroup.is_some();
+        assert_eq!(message.ends_with("was killed"), seen, "{message}");
+        assert_eq!(message.ends_with("still be running"), !seen, "{message}");
         house.run(&["/bin/true"]).await.ok();
     }
 }
@@ -51,7 +56,10 @@ async fn a_killed_supervisor_takes_its_call_along() {
 #[tokio::test]
 async fn a_killed_server_takes_its_calls_along_and_is_replaced() {
     for house in House::all().await {
-        let ran = struck(&house, "work/server", |target| parent(parent(target))).await;
+        let ran = struck(&house, "work/server", |target| {
+            kill(parent(parent(target)));
+        })
+        .await;
         assert_eq!(ran.failed().0, "runtime_failure", "{:?}", ran.report);
         house.run(&["/bin/true"]).await.ok();
         house.run(&["/bin/true"]).await.ok();
@@ -61,8 +69,66 @@ async fn a_killed_server_takes_its_calls_along_and_is_replaced() {
 #[tokio::test]
 async fn a_killed_target_is_a_signal_like_any_other() {
     let house = House::new().await;
-    let ran = struck(&house, "work/target", |target| target).await;
+    let ran = struck(&house, "work/target", kill).await;
     assert_eq!(ran.report.ending, Ending::Signalled { signal: 9 });
+}
+
+/// No descriptors any more: it can neither open nor poll.
+fn cripple(pid: i32) {
+    let none = rustix::process::Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    let pid = Pid::from_raw(pid).unwrap();
+    rustix::process::prlimit(Some(pid), rustix::process::Resource::Nofile, none).unwrap();
+    // Wakes it up: nothing has ended, and it has to wait again.
+    rustix::process::kill_process(pid, Signal::CHILD).unwrap();
+}
+
+#[tokio::test]
+async fn a_supervisor_that_cannot_watch_any_longer_ends_its_call() {
+    for house in House::all().await {
+        let ran = struck(&house, "work/crippled", |target| cripple(parent(target))).await;
+        let (kind, message) = ran.failed();
+        assert_eq!(kind, "runtime_failure");
+        assert!(message.contains("could not be watched"), "{message}");
+        house.run(&["/bin/true"]).await.ok();
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_watch_any_longer_ends_its_calls_and_is_replaced() {
+    for house in House::all().await {
+        let server = std::cell::Cell::new(0);
+        let ran = struck(&house, "work/crippled", |target| {
+            let supervisor = parent(target);
+            server.set(parent(supervisor));
+            cripple(server.get());
+            cripple(supervisor);
+        })
+        .await;
+        assert_eq!(ran.failed().0, "runtime_failure", "{:?}", ran.report);
+        eventually("the server ends", || !is_alive(server.get()));
+        house.run(&["/bin/true"]).await.ok();
+    }
+}
+
+/// A supervisor that dies crippled leaves its call to a server that is crippled too.
+#[tokio::test]
+async fn a_crippled_server_still_kills_what_a_lost_supervisor_leaves() {
+    for house in House::all().await {
+        let server = std::cell::Cell::new(0);
+        let ran = struck(&house, "work/both", |target| {
+            let supervisor = parent(target);
+            server.set(parent(supervisor));
+            cripple(server.get());
+            kill(supervisor);
+        })
+        .await;
+        assert_eq!(ran.failed().0, "runtime_failure", "{:?}", ran.report);
+        eventually("the server ends", || !is_alive(server.get()));
+        house.run(&["/bin/true"]).await.ok();
+    }
 }
 
 /// The same test binary, as the daemon: started by the next test and killed by it.

@@ -181,6 +181,36 @@ async fn patching() {
 }
 
 #[tokio::test]
+async fn a_patch_names_its_file_and_that_is_not_too_large() {
+    for house in House::all().await {
+        house.put("file", b"one\n");
+        let other = "--- a/other\n+++ b/other\n@@ -1 +1 @@\n-one\n+two\n";
+        let ran = house.file(patch("file", other)).await;
+        let (kind, message) = ran.failed();
+        assert_eq!(kind, "invalid_input");
+        assert!(
+            message.contains("for `a/other`, not for `file`"),
+            "{message}"
+        );
+
+        let good = "--- a/file\n+++ b/file\n@@ -1 +1 @@\n-one\n+two\n";
+        let limited = |bytes| {
+            let mut plan = house.file_plan(patch("file", good));
+            plan.limits.output_bytes = bytes;
+            plan
+        };
+        let ran = house.run_file_plan(limited(3)).await;
+        let (kind, message) = ran.failed();
+        assert_eq!(kind, "invalid_input");
+        assert!(message.contains("more than 3 bytes"), "{message}");
+        let path = house.path("work/file");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\n");
+        house.run_file_plan(limited(4)).await.ok();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "two\n");
+    }
+}
+
+#[tokio::test]
 async fn paths_that_leave_the_workspace_are_refused() {
     for house in House::all().await {
         house.put("inside", b"x");

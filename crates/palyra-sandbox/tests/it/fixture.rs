@@ -13,8 +13,9 @@ use palyra_core::facts::Origin;
 use palyra_core::plan::RunAs;
 use palyra_core::{
     CallId, CanonicalJson, Channel, Denial, DenialCode, DeviceId, DigestKey, Ending,
-    ExecutionReport, Facts, FileOperation, FilePlan, Limits, Principal, ProcessPlan, RunId,
-    SystemClock, Tier, Timestamp, ToolAttestation, ToolMetadata, ToolProposal, UserName,
+    ExecutionReport, Facts, FileId, FileOperation, FilePlan, Limits, Principal, ProcessPlan,
+    ProgramId, RunId, SystemClock, Tier, Timestamp, ToolAttestation, ToolMetadata, ToolProposal,
+    UserName,
 };
 use palyra_sandbox::{OutputSink, Sandbox, SandboxSettings};
 use serde_json::{Value, json};
@@ -131,8 +132,11 @@ impl House {
             program: argv[0].into(),
             argv: argv.iter().map(|&text| text.to_owned()).collect(),
             env: vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())],
+            program_id: UNKNOWN_PROGRAM,
             cwd: self.path("work"),
+            cwd_id: UNKNOWN,
             workspace: self.path("work"),
+            workspace_id: UNKNOWN,
             stdin: None,
             tier: Tier::B,
             limits: Limits {
@@ -155,7 +159,7 @@ impl House {
         cancel: CancellationToken,
     ) -> Ran {
         let runner = self.sandbox.processes(sink, cancel);
-        let (report, output) = execute(&runner, plan).await;
+        let (report, output) = execute(&runner, identified(plan)).await;
         Ran { report, output }
     }
 
@@ -229,6 +233,7 @@ impl House {
     pub(crate) fn file_plan(&self, operation: FileOperation) -> FilePlan {
         FilePlan {
             workspace: self.path("work"),
+            workspace_id: UNKNOWN,
             operation,
             limits: Limits {
                 wall: Duration::from_secs(30),
@@ -239,7 +244,10 @@ impl House {
         }
     }
 
-    pub(crate) async fn run_file_plan(&self, plan: FilePlan) -> Ran {
+    pub(crate) async fn run_file_plan(&self, mut plan: FilePlan) -> Ran {
+        if plan.workspace_id == UNKNOWN {
+            plan.workspace_id = folder_id(&plan.workspace);
+        }
         let runner = self.sandbox.files(CancellationToken::new());
         let (report, output) = execute(&runner, plan).await;
         Ran { report, output }
@@ -356,6 +364,38 @@ impl Admits for Anything {
     async fn admit(&mut self, _: Intent<'_>) -> Result<(), Denial> {
         Ok(())
     }
+}
+
+/// Not looked at yet: [`identified`] fills it in, as the gateway does before a decision.
+pub(crate) const UNKNOWN: FileId = FileId {
+    device: 0,
+    inode: 0,
+};
+pub(crate) const UNKNOWN_PROGRAM: ProgramId = ProgramId {
+    file: UNKNOWN,
+    size: 0,
+    modified: (0, 0),
+    changed: (0, 0),
+};
+
+/// The plan with what its paths lead to now.
+pub(crate) fn identified(mut plan: ProcessPlan) -> ProcessPlan {
+    if plan.program_id == UNKNOWN_PROGRAM
+        && let Ok(found) = palyra_sandbox::program_id(&plan.program)
+    {
+        plan.program_id = found;
+    }
+    if plan.cwd_id == UNKNOWN {
+        plan.cwd_id = folder_id(&plan.cwd);
+    }
+    if plan.workspace_id == UNKNOWN {
+        plan.workspace_id = folder_id(&plan.workspace);
+    }
+    plan
+}
+
+fn folder_id(path: &Path) -> FileId {
+    palyra_sandbox::look_at_folder(path).map_or(UNKNOWN, |found| found.id)
 }
 
 /// Walks the corridor with a plan.

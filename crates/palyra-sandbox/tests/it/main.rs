@@ -20,3 +20,4 @@ mod ordinary;
 mod processes;
 mod sockets;
 mod survivors;
+mod temporary;

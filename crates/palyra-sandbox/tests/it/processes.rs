@@ -96,6 +96,27 @@ async fn signals_stay_inside() {
 }
 
 #[tokio::test]
+async fn limits_of_others_cannot_be_set() {
+    for house in House::all().await {
+        for what in ["files", "file-size"] {
+            let victim = victim(&house);
+            let pid = victim.pid();
+            // Inside first: outside it cannot be taken back.
+            house.refuses(&["limit", &pid, what]).await;
+            house.works_outside(&["limit", &pid, what]);
+            // Its supervisor, the spawn server and the daemon.
+            house.refuses(&["limit-parents", what]).await;
+        }
+        // Reading them and setting one's own stay.
+        let victim = victim(&house);
+        let ran = house.attack(&["limits-of", &victim.pid()]).await;
+        assert!(ran.ok().starts_with("files="), "{}", ran.stdout());
+        assert_eq!(house.attack(&["limit-itself"]).await.ok(), "files=32\n");
+        assert_eq!(house.sh("ulimit -n 99; ulimit -n").await.ok(), "99\n");
+    }
+}
+
+#[tokio::test]
 async fn the_walls_are_what_the_report_says() {
     for house in House::all().await {
         let ran = house.attack(&["about"]).await;

@@ -40,6 +40,39 @@ async fn daemons_in_sessions_of_their_own_end_with_the_call() {
     }
 }
 
+/// Those who watch are robbed of what they need to watch.
+#[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "the control runs outside")]
+async fn watchers_cannot_be_crippled() {
+    use std::os::unix::process::CommandExt;
+    for house in House::all().await {
+        let path = house.path("work/crippled");
+        let ran = timed(&house, 30_000, "cripple", "work/crippled").await;
+        assert_eq!(ran.stdout(), "refused: EPERM\n");
+        all_gone(&path);
+        house.run(&["/bin/true"]).await.ok();
+
+        // Outside, a shell stands for the supervisor: it is crippled, and somebody survives.
+        let path = house.path("work/crippled-outside");
+        let script = format!(
+            "{} cripple {}; exit $?",
+            house.text("attacker"),
+            path.display()
+        );
+        let mut shell = std::process::Command::new("/bin/sh");
+        shell.args(["-c", &script]);
+        shell.stdout(std::process::Stdio::null());
+        if let palyra_core::plan::RunAs::Owner { uid, gid } = house.run_as {
+            shell.uid(uid).gid(gid);
+        }
+        assert!(shell.status().unwrap().success());
+        let survivor = noted(&path)[0];
+        assert!(is_alive(survivor));
+        let survivor = rustix::process::Pid::from_raw(survivor).unwrap();
+        rustix::process::kill_process(survivor, rustix::process::Signal::KILL).unwrap();
+    }
+}
+
 #[tokio::test]
 async fn a_holder_of_the_output_does_not_delay_the_result() {
     for house in House::all().await {
