@@ -232,6 +232,19 @@ impl Daemon {
             .expect("the daemon listens")
     }
 
+    /// Registers an agent on this folder.
+    pub fn add_agent_on(&self, name: &str, folder: &Path) {
+        let folder = folder.to_str().expect("a path in UTF-8");
+        let _ = self
+            .palyra(&["agents", "add", name, "--workspace", folder])
+            .expect_code(0);
+    }
+
+    /// Registers an agent on the workspace.
+    pub fn add_agent(&self, name: &str) {
+        self.add_agent_on(name, &self.workspace());
+    }
+
     /// The id of the one approval that waits.
     #[must_use]
     pub fn pending_approval(&self) -> String {

@@ -171,16 +171,7 @@ fn folders_that_no_agent_may_work_on() {
     let refused = daemon.palyra(&["agents", "add", "a", "--workspace", link.to_str().unwrap()]);
     assert_eq!(refused.code, Some(1), "{refused:?}");
     // The control: a project folder works.
-    let workspace = daemon.workspace();
-    let _ = daemon
-        .palyra(&[
-            "agents",
-            "add",
-            "a",
-            "--workspace",
-            workspace.to_str().unwrap(),
-        ])
-        .expect_code(0);
+    daemon.add_agent("a");
 }
 
 #[test]
@@ -188,15 +179,7 @@ fn an_agents_folder_that_was_swapped_for_a_link_is_refused() {
     let daemon = Daemon::start();
     let project = daemon.workspace().join("project");
     std::fs::create_dir(&project).unwrap();
-    let _ = daemon
-        .palyra(&[
-            "agents",
-            "add",
-            "a",
-            "--workspace",
-            project.to_str().unwrap(),
-        ])
-        .expect_code(0);
+    daemon.add_agent_on("a", &project);
     let list = [
         "call",
         "palyra.fs.list",

@@ -6,16 +6,7 @@ use palyra_testkit::{Daemon, Ran};
 
 fn with_agent(config: &str) -> Daemon {
     let daemon = Daemon::builder().config(config).start();
-    let workspace = daemon.workspace();
-    let _ = daemon
-        .palyra(&[
-            "agents",
-            "add",
-            "a",
-            "--workspace",
-            workspace.to_str().unwrap(),
-        ])
-        .expect_code(0);
+    daemon.add_agent("a");
     daemon
 }
 
@@ -166,16 +157,7 @@ fn a_restart_closes_what_waited() {
 #[test]
 fn an_agent_never_decides() {
     let daemon = with_agent("");
-    let workspace = daemon.workspace();
-    let _ = daemon
-        .palyra(&[
-            "agents",
-            "add",
-            "b",
-            "--workspace",
-            workspace.to_str().unwrap(),
-        ])
-        .expect_code(0);
+    daemon.add_agent("b");
     let waiting = ask(&daemon, "echo yes");
     let id = daemon.pending_approval();
     for agent in ["agent:a", "agent:b"] {
@@ -352,16 +334,7 @@ fn a_removed_agents_calls_end() {
     let _ = end(waiting).expect_code(125);
     assert_eq!(decide(&daemon, &id, "allow").code, Some(4));
     // Who takes the name later does not inherit the past.
-    let workspace = daemon.workspace();
-    let _ = daemon
-        .palyra(&[
-            "agents",
-            "add",
-            "a",
-            "--workspace",
-            workspace.to_str().unwrap(),
-        ])
-        .expect_code(0);
+    daemon.add_agent("a");
     let calls = daemon
         .palyra(&["calls", "list", "--json", "--as", "agent:a"])
         .expect_code(0)

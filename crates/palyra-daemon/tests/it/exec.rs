@@ -268,15 +268,7 @@ fn an_agent_starts_where_the_caller_stands_or_at_its_folder() {
     let daemon = Daemon::start();
     let (project, deeper) = (daemon.workspace().join("p"), daemon.workspace().join("p/q"));
     std::fs::create_dir_all(&deeper).unwrap();
-    let _ = daemon
-        .palyra(&[
-            "agents",
-            "add",
-            "a",
-            "--workspace",
-            project.to_str().unwrap(),
-        ])
-        .expect_code(0);
+    daemon.add_agent_on("a", &project);
     for (stands, starts) in [(&deeper, &deeper), (&daemon.workspace(), &project)] {
         let mut command = daemon.program("palyra");
         command

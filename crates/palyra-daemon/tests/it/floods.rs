@@ -6,17 +6,8 @@ use serde_json::{Value, json};
 
 fn daemon(config: &str) -> Daemon {
     let daemon = Daemon::builder().config(config).start();
-    let workspace = daemon.workspace();
     for name in ["a", "b"] {
-        let _ = daemon
-            .palyra(&[
-                "agents",
-                "add",
-                name,
-                "--workspace",
-                workspace.to_str().unwrap(),
-            ])
-            .expect_code(0);
+        daemon.add_agent(name);
     }
     daemon
 }

@@ -89,16 +89,7 @@ fn a_stop_lets_running_calls_end_or_cancels_them_and_says_which() {
         daemon.palyra_in_background(&["exec", "--", "sh", "-c", "touch s; sleep 0.6; echo short"]);
     let long =
         daemon.palyra_in_background(&["exec", "--", "sh", "-c", "touch l; sleep 60; echo long"]);
-    let workspace = daemon.workspace();
-    let _ = daemon
-        .palyra(&[
-            "agents",
-            "add",
-            "a",
-            "--workspace",
-            workspace.to_str().unwrap(),
-        ])
-        .expect_code(0);
+    daemon.add_agent("a");
     let waiting = daemon.palyra_in_background(&["exec", "--as", "agent:a", "--", "true"]);
     let _ = daemon.pending_approval();
     eventually("both run", || {

@@ -46,16 +46,7 @@ fn palyra_exec_inside_a_call() {
 #[test]
 fn palyra_approvals_decide_inside_a_call() {
     for daemon in daemons() {
-        let workspace = daemon.workspace();
-        let _ = daemon
-            .palyra(&[
-                "agents",
-                "add",
-                "a",
-                "--workspace",
-                workspace.to_str().unwrap(),
-            ])
-            .expect_code(0);
+        daemon.add_agent("a");
         let waiting =
             daemon.palyra_in_background(&["exec", "--as", "agent:a", "--", "echo", "yes"]);
         let id = daemon.pending_approval();
@@ -176,16 +167,7 @@ fn the_door_recognises_a_process_of_a_call() {
 #[test]
 fn an_approved_call_is_no_principal_either() {
     for daemon in daemons() {
-        let workspace = daemon.workspace();
-        let _ = daemon
-            .palyra(&[
-                "agents",
-                "add",
-                "a",
-                "--workspace",
-                workspace.to_str().unwrap(),
-            ])
-            .expect_code(0);
+        daemon.add_agent("a");
         let home = format!("PALYRA_HOME={}", daemon.home_folder().display());
         let path = format!(
             "PATH={}:{}",
