@@ -81,14 +81,22 @@ fn cripple(pid: i32) {
     };
     let pid = Pid::from_raw(pid).unwrap();
     rustix::process::prlimit(Some(pid), rustix::process::Resource::Nofile, none).unwrap();
-    // Wakes it up: nothing has ended, and it has to wait again.
-    rustix::process::kill_process(pid, Signal::CHILD).unwrap();
+}
+
+/// Nothing has ended, and it has to wait again. It may be gone already.
+fn wake(pid: i32) {
+    let _ = rustix::process::kill_process(Pid::from_raw(pid).unwrap(), Signal::CHILD);
 }
 
 #[tokio::test]
 async fn a_supervisor_that_cannot_watch_any_longer_ends_its_call() {
     for house in House::all().await {
-        let ran = struck(&house, "work/crippled", |target| cripple(parent(target))).await;
+        let ran = struck(&house, "work/crippled", |target| {
+            let supervisor = parent(target);
+            cripple(supervisor);
+            wake(supervisor);
+        })
+        .await;
         let (kind, message) = ran.failed();
         assert_eq!(kind, "runtime_failure");
         assert!(message.contains("could not be watched"), "{message}");
@@ -103,8 +111,9 @@ async fn a_server_that_cannot_watch_any_longer_ends_its_calls_and_is_replaced() 
         let ran = struck(&house, "work/crippled", |target| {
             let supervisor = parent(target);
             server.set(parent(supervisor));
-            cripple(server.get());
             cripple(supervisor);
+            cripple(server.get());
+            wake(server.get());
         })
         .await;
         assert_eq!(ran.failed().0, "runtime_failure", "{:?}", ran.report);
