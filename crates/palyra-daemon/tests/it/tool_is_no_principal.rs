@@ -220,3 +220,36 @@ fn another_uid_is_turned_away_at_both_ends() {
         "{refused:?}"
     );
 }
+
+/// The helper runs outside of every wall. A call that can write to the file it came from must not
+/// decide what is started when the helper is started again.
+#[test]
+fn a_replaced_helper_is_not_started() {
+    if !palyra_testkit::is_root() {
+        return;
+    }
+    let daemon = Daemon::builder().uid(64_007).start();
+    let _ = daemon.palyra(&["exec", "--", "true"]).expect_code(0);
+    let (marker, helper) = (
+        daemon.workspace().join("replaced"),
+        daemon.bins().join("palyra-jail"),
+    );
+    std::fs::remove_file(&helper).unwrap();
+    std::fs::write(&helper, format!("#!/bin/sh\ntouch {}\n", marker.display())).unwrap();
+    std::fs::set_permissions(&helper, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    // The control: this is what would happen.
+    let control = std::process::Command::new(&helper).status().unwrap();
+    assert!(control.success() && marker.exists());
+    std::fs::remove_file(&marker).unwrap();
+    let children = format!("/proc/{0}/task/{0}/children", daemon.pid());
+    let server = std::fs::read_to_string(children).unwrap().trim().to_owned();
+    let killed = std::process::Command::new("kill")
+        .args(["-KILL", &server])
+        .status();
+    assert!(killed.unwrap().success(), "{server}");
+    palyra_testkit::eventually("calls run again", || {
+        let again = daemon.palyra(&["exec", "--", "echo", "again"]);
+        (again.stdout == "again\n").then_some(())
+    });
+    assert!(!marker.exists(), "what lay on the disk was started");
+}
