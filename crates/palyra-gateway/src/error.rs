@@ -2,7 +2,7 @@
 //!
 //! A [`Refusal`] comes before a call exists (malformed arguments, an unknown tool) or concerns
 //! something else than a call (an unknown id). A call that exists ends in a
-//! [`Denial`](palyra_core::Denial) or an execution, and both are journaled.
+//! [`Denial`] or an execution, and both are journaled.
 
 use palyra_core::Denial;
 

@@ -1,8 +1,8 @@
 //! The corridor, wired: one service that every front door calls.
 //!
 //! This room knows the order of things: which tool a name means ([`tools`]), what a call may use
-//! up ([`budget`], [`floods`]), who waits for whom ([`waiting`]), and how decide, approve,
-//! execute and attest follow each other ([`drive`]). It speaks to no network, writes no SQL and
+//! up ([`budget`], [`floods`]), who waits for whom (`waiting`), and how decide, approve,
+//! execute and attest follow each other (`drive`). It speaks to no network, writes no SQL and
 //! spawns nothing; those are other rooms.
 
 #![forbid(unsafe_code)]
