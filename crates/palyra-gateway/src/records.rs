@@ -101,7 +101,7 @@ impl GatewayService {
             newest_first: true,
         };
         Ok(Overview {
-            policy_version: self.0.policy.version().to_owned(),
+            policy_version: self.0.policy.version(),
             live_calls: self.0.lock_live().len(),
             pending_approvals: self.0.journal.rows(APPROVALS, &pending)?.len(),
             journal_head: self.0.journal.head(),

@@ -16,17 +16,23 @@ use crate::request::{Action, PolicyRequest, PolicyRequestContext, Resource};
 use crate::vocabulary::Vocabulary;
 use crate::world::{Party, Registry, World};
 
-/// Decides, with Cedar. Shared between threads; a question never waits for a change of tools or
-/// agents, it sees the world before or after it.
+/// Decides, with Cedar. Shared between threads; a question never waits for a change of policies,
+/// tools or agents, it sees everything as it was before or after.
 #[derive(Debug)]
 pub struct PolicyEngine {
-    policies: Policies,
     words: Vocabulary,
     authorizer: Authorizer,
     /// What the world is built from; held while it is rebuilt.
     registry: Mutex<Registry>,
-    /// Locked only to copy or swap the reference.
-    world: RwLock<Arc<World>>,
+    /// Locked only to copy or swap the references.
+    now: RwLock<Now>,
+}
+
+/// What decides, and what is known. An answer takes one copy and asks all its questions of it.
+#[derive(Debug, Clone)]
+struct Now {
+    policies: Arc<Policies>,
+    world: Arc<World>,
 }
 
 impl PolicyEngine {
@@ -36,16 +42,19 @@ impl PolicyEngine {
     /// The source does not parse, does not validate strictly against the schema, or has a policy
     /// without a plain `@id`. The error says where.
     pub fn new(source: &str) -> Result<Self, PolicyError> {
-        let policies = Policies::load(source)?;
         let words = Vocabulary::new()?;
+        let policies = Policies::load(source, &words)?;
         let registry = Registry::default();
         let world = World::build(&words, &policies.schema, &registry)?;
+        let now = Now {
+            policies: Arc::new(policies),
+            world: Arc::new(world),
+        };
         Ok(Self {
-            policies,
             words,
             authorizer: Authorizer::new(),
             registry: Mutex::new(registry),
-            world: RwLock::new(Arc::new(world)),
+            now: RwLock::new(now),
         })
     }
 
@@ -57,16 +66,31 @@ impl PolicyEngine {
         Self::new(DEFAULT_POLICY_SRC)
     }
 
+    /// Decides with these policies from the next answer on. Answers under way end with those they
+    /// began with; none waits.
+    ///
+    /// # Errors
+    /// As [`PolicyEngine::new`]; the policies before stay in force.
+    pub fn replace_policies(&self, source: &str) -> Result<(), PolicyError> {
+        let policies = Arc::new(Policies::load(source, &self.words)?);
+        let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut now.policies, policies);
+        drop(now);
+        // Freeing ten thousand policies takes a while: not under the lock.
+        drop(before);
+        Ok(())
+    }
+
     /// A short digest of the schema and the policies in force.
     #[must_use]
-    pub fn version(&self) -> &str {
-        &self.policies.version
+    pub fn version(&self) -> String {
+        self.now().policies.version.clone()
     }
 
     /// The sentence that a policy has for people, by its id.
     #[must_use]
-    pub fn reason(&self, id: &str) -> Option<&str> {
-        self.policies.reason(id)
+    pub fn reason(&self, id: &str) -> Option<String> {
+        self.now().policies.reason(id).map(str::to_owned)
     }
 
     /// Replaces the tools that are known.
@@ -101,21 +125,21 @@ impl PolicyEngine {
     /// # Errors
     /// Policy could not tell: something the call names is unknown, or evaluation failed.
     pub fn deliberate(&self, facts: &Facts) -> Result<Deliberation, Denial> {
-        let world = self.world();
-        let call = self.prepare(&world, facts)?;
+        let now = self.now();
+        let call = self.prepare(&now.world, facts)?;
         let mut asked = Vec::with_capacity(2 * call.parties.len());
-        if self.all_may(Action::ToolExecute, &call, &world, &mut asked)? {
+        if self.all_may(Action::ToolExecute, &call, &now, &mut asked)? {
             let matched = matched(&asked);
             let answer = PolicyAnswer::Run { matched };
             return Ok(Deliberation { answer, asked });
         }
         let refused = asked.len();
-        if self.all_may(Action::ToolExecuteAsk, &call, &world, &mut asked)? {
+        if self.all_may(Action::ToolExecuteAsk, &call, &now, &mut asked)? {
             let matched = matched(asked.iter().skip(refused));
             let answer = PolicyAnswer::Ask { matched };
             return Ok(Deliberation { answer, asked });
         }
-        let answer = self.no(&asked, &Resource::Tool(facts.tool.clone()))?;
+        let answer = no(&now.policies, &asked, &Resource::Tool(facts.tool.clone()))?;
         Ok(Deliberation { answer, asked })
     }
 
@@ -133,13 +157,13 @@ impl PolicyEngine {
         action: Action,
         resource: Resource,
     ) -> Result<Vec<String>, Denial> {
-        let world = self.world();
+        let now = self.now();
         let context = PolicyRequestContext {
             device_id: device,
             channel,
             call: None,
         };
-        let parties = world.parties(&self.words, principal)?;
+        let parties = now.world.parties(&self.words, principal)?;
         let mut asked = Vec::with_capacity(parties.len());
         for (principal, _) in parties {
             let request = PolicyRequest {
@@ -147,9 +171,9 @@ impl PolicyEngine {
                 action,
                 resource: resource.clone(),
             };
-            let decision = self.evaluate_in(&world, &request, &context)?;
+            let decision = self.evaluate_in(&now, &request, &context, Extent::Slice)?;
             if !decision.allowed {
-                return Err(denial(&self.policies, &decision, &resource));
+                return Err(denial(&now.policies, &decision, &resource));
             }
             asked.push(decision);
         }
@@ -166,7 +190,7 @@ impl PolicyEngine {
         request: &PolicyRequest,
         context: &PolicyRequestContext<'_>,
     ) -> Result<PolicyDecision, Denial> {
-        self.evaluate_in(&self.world(), request, context)
+        self.evaluate_in(&self.now(), request, context, Extent::Slice)
     }
 
     /// Whether a tool could be run or asked for by this principal, for filtering lists. What a
@@ -174,34 +198,36 @@ impl PolicyEngine {
     /// machine. It opens nothing, so "could not tell" is a plain no.
     #[must_use]
     pub fn may_list(&self, principal: &Principal, tool: &ToolName) -> bool {
-        let world = self.world();
+        let now = self.now();
         let could = |action| -> Result<bool, Denial> {
             let call = PreparedCall {
-                parties: world.parties(&self.words, principal)?,
-                tool: world.tool(tool)?.0.clone(),
+                parties: now.world.parties(&self.words, principal)?,
+                tool: now.world.tool(tool)?.0.clone(),
                 context: context::of_listing(&self.words, &DeviceId::local(), Channel::Cli)?,
             };
-            self.all_may(action, &call, &world, &mut Vec::new())
+            self.all_may(action, &call, &now, &mut Vec::new())
         };
         could(Action::ToolExecute).unwrap_or(false)
             || could(Action::ToolExecuteAsk).unwrap_or(false)
     }
 
-    fn world(&self) -> Arc<World> {
-        // The lock guards one reference, which is whole even after a panic elsewhere.
-        Arc::clone(&self.world.read().unwrap_or_else(PoisonError::into_inner))
+    fn now(&self) -> Now {
+        // The lock guards two references, which are whole even after a panic elsewhere.
+        let now = self.now.read().unwrap_or_else(PoisonError::into_inner);
+        now.clone()
     }
 
     fn change(&self, edit: impl FnOnce(&mut Registry)) -> Result<(), PolicyError> {
         let mut registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
         edit(&mut registry);
-        let built = World::build(&self.words, &self.policies.schema, &registry);
+        let built = World::build(&self.words, &self.now().policies.schema, &registry);
         // The world before might still know an agent that was removed: on failure, know nothing.
         let (world, result) = match built {
             Ok(world) => (world, Ok(())),
             Err(error) => (World::empty(), Err(error)),
         };
-        *self.world.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(world);
+        let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);
+        now.world = Arc::new(world);
         result
     }
 
@@ -228,12 +254,18 @@ impl PolicyEngine {
         &self,
         action: Action,
         call: &PreparedCall,
-        world: &World,
+        now: &Now,
         asked: &mut Vec<PolicyDecision>,
     ) -> Result<bool, Denial> {
         for party in &call.parties {
-            let (tool, context) = (call.tool.clone(), call.context.clone());
-            let decision = self.question(&world.entities, party, action, tool, context)?;
+            let question = Question {
+                party,
+                action,
+                resource: call.tool.clone(),
+                context: call.context.clone(),
+            };
+            let entities = &now.world.entities;
+            let decision = self.ask(&now.policies, entities, question, Extent::Slice)?;
             let allowed = decision.allowed;
             asked.push(decision);
             if !allowed {
@@ -244,64 +276,61 @@ impl PolicyEngine {
         Ok(!call.parties.is_empty())
     }
 
-    fn no(&self, asked: &[PolicyDecision], resource: &Resource) -> Result<PolicyAnswer, Denial> {
-        let refusals = || asked.iter().filter(|decision| !decision.allowed);
-        let last = refusals().next_back();
-        let last = last.ok_or_else(|| broken("nobody was asked about"))?;
-        Ok(PolicyAnswer::Deny {
-            matched: matched(refusals()),
-            denial: denial(&self.policies, last, resource),
-        })
-    }
-
     fn evaluate_in(
         &self,
-        world: &World,
+        now: &Now,
         request: &PolicyRequest,
         context: &PolicyRequestContext<'_>,
+        extent: Extent,
     ) -> Result<PolicyDecision, Denial> {
-        let words = &self.words;
+        let (words, Now { policies, world }) = (&self.words, now);
         let party = world.party(words, &request.principal)?;
         world.check_origin(words, context.device_id, context.channel)?;
         let (resource, record) = world.resource(words, &request.resource)?;
-        let cedar_context = match context.call {
-            Some(facts) => context::of_call(words, facts)?,
-            None => context::of_api(words, context.device_id, context.channel)?,
+        let question = Question {
+            party: &party,
+            action: request.action,
+            resource,
+            context: match context.call {
+                Some(facts) => context::of_call(words, facts)?,
+                None => context::of_api(words, context.device_id, context.channel)?,
+            },
         };
         let Some(record) = record else {
-            return self.question(
-                &world.entities,
-                &party,
-                request.action,
-                resource,
-                cedar_context,
-            );
+            return self.ask(policies, &world.entities, question, extent);
         };
         let named = [
             party.1.clone(),
             words.device(context.device_id),
             words.channel(context.channel),
         ];
-        let entities = world.around(&self.policies.schema, record, named)?;
-        self.question(&entities, &party, request.action, resource, cedar_context)
+        let entities = world.around(&policies.schema, record, named)?;
+        self.ask(policies, &entities, question, extent)
     }
 
     /// The one place where Cedar is asked. A request that does not fit the schema, and any error
     /// while evaluating, is "could not tell".
-    fn question(
+    fn ask(
         &self,
+        policies: &Policies,
         entities: &Entities,
-        (principal, uid): &Party,
-        action: Action,
-        resource: EntityUid,
-        context: Context,
+        question: Question<'_>,
+        extent: Extent,
     ) -> Result<PolicyDecision, Denial> {
-        let schema = Some(&self.policies.schema);
+        let Question {
+            party: (principal, uid),
+            action,
+            resource,
+            context,
+        } = question;
+        let set = match extent {
+            Extent::Slice => policies.slices.of(action, uid, &resource, entities),
+            Extent::Whole => Arc::clone(&policies.set),
+        };
         let verb = self.words.action(action);
-        let request = Request::new(uid.clone(), verb, resource, context, schema).map_err(broken)?;
-        let response = self
-            .authorizer
-            .is_authorized(&request, &self.policies.set, entities);
+        let request = Request::new(uid.clone(), verb, resource, context, Some(&policies.schema))
+            .map_err(broken)?;
+        let response = self.authorizer.is_authorized(&request, &set, entities);
         let diagnostics = response.diagnostics();
         if let Some(error) = diagnostics.errors().next() {
             return Err(broken(error));
@@ -324,6 +353,21 @@ impl PolicyEngine {
     }
 }
 
+/// The denial of a call that may neither run nor be asked about.
+fn no(
+    policies: &Policies,
+    asked: &[PolicyDecision],
+    resource: &Resource,
+) -> Result<PolicyAnswer, Denial> {
+    let refusals = || asked.iter().filter(|decision| !decision.allowed);
+    let last = refusals().next_back();
+    let last = last.ok_or_else(|| broken("nobody was asked about"))?;
+    Ok(PolicyAnswer::Deny {
+        matched: matched(refusals()),
+        denial: denial(policies, last, resource),
+    })
+}
+
 impl Decides for PolicyEngine {
     fn answer(&self, facts: &Facts) -> Result<PolicyAnswer, Denial> {
         self.deliberate(facts)
@@ -336,6 +380,23 @@ struct PreparedCall {
     parties: Vec<Party>,
     tool: EntityUid,
     context: Context,
+}
+
+/// One question, ready for Cedar.
+struct Question<'a> {
+    party: &'a Party,
+    action: Action,
+    resource: EntityUid,
+    context: Context,
+}
+
+/// How much of the policy set a question is evaluated with. The answer is the same.
+#[derive(Debug, Clone, Copy)]
+enum Extent {
+    /// What can matter to it.
+    Slice,
+    /// Everything, to compare with.
+    Whole,
 }
 
 /// What a decision costs is compared with Cedar alone on the very same questions.
@@ -357,19 +418,32 @@ impl PolicyEngine {
     /// As [`PolicyEngine::deliberate`].
     #[doc(hidden)]
     pub fn raw_questions(&self, facts: &Facts) -> Result<RawQuestions, Denial> {
-        let world = self.world();
+        let Now { policies, world } = self.now();
         let call = self.prepare(&world, facts)?;
         let requests = self.deliberate(facts)?.asked.into_iter().map(|decision| {
             let (_, uid) = world.party(&self.words, &decision.principal)?;
             let verb = self.words.action(decision.action);
             let (tool, context) = (call.tool.clone(), call.context.clone());
-            Request::new(uid, verb, tool, context, Some(&self.policies.schema)).map_err(broken)
+            Request::new(uid, verb, tool, context, Some(&policies.schema)).map_err(broken)
         });
         Ok(RawQuestions {
             requests: requests.collect::<Result<_, _>>()?,
-            policies: self.policies.set.clone(),
+            policies: policies.set.as_ref().clone(),
             entities: world.entities.clone(),
         })
+    }
+
+    /// [`PolicyEngine::evaluate_with_context`] over the whole policy set, to compare with.
+    ///
+    /// # Errors
+    /// The same.
+    #[doc(hidden)]
+    pub fn evaluate_whole(
+        &self,
+        request: &PolicyRequest,
+        context: &PolicyRequestContext<'_>,
+    ) -> Result<PolicyDecision, Denial> {
+        self.evaluate_in(&self.now(), request, context, Extent::Whole)
     }
 }
 
@@ -420,6 +494,6 @@ mod tests {
         let twice = vec![(DeviceId::local(), true), (DeviceId::local(), false)];
         let error = engine.change(|registry| registry.devices = twice);
         assert!(matches!(error, Err(PolicyError::World(_))), "{error:?}");
-        assert!(engine.world().entities.is_empty());
+        assert!(engine.now().world.entities.is_empty());
     }
 }

@@ -22,6 +22,7 @@ mod engine;
 mod error;
 mod policies;
 mod request;
+mod slices;
 mod vocabulary;
 mod world;
 

@@ -1,11 +1,14 @@
 //! A policy set: parsed, named, and validated strictly before anything is decided with it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use cedar_policy::{Policy, PolicyId, PolicySet, Schema, ValidationMode, Validator};
 use palyra_core::Digest;
 
 use crate::error::{Place, PolicyError};
+use crate::slices::Slices;
+use crate::vocabulary::Vocabulary;
 
 /// What policies can talk about.
 pub const SCHEMA_SRC: &str = include_str!("../schema/palyra.cedarschema");
@@ -30,18 +33,21 @@ struct Note {
 /// A validated policy set.
 #[derive(Debug)]
 pub(crate) struct Policies {
-    pub(crate) set: PolicySet,
+    pub(crate) set: Arc<PolicySet>,
+    pub(crate) slices: Slices,
     pub(crate) schema: Schema,
     pub(crate) version: String,
     notes: HashMap<String, Note>,
 }
 
 impl Policies {
-    pub(crate) fn load(source: &str) -> Result<Self, PolicyError> {
+    pub(crate) fn load(source: &str, words: &Vocabulary) -> Result<Self, PolicyError> {
         let schema = load_schema()?;
         let (set, notes) = named(&parse(source)?)?;
         validate(&set, &schema, source)?;
+        let set = Arc::new(set);
         Ok(Self {
+            slices: Slices::new(Arc::clone(&set), &schema, words)?,
             set,
             schema,
             version: version(source),
@@ -176,7 +182,7 @@ mod tests {
 
     #[test]
     fn the_baseline_passes_without_warnings() {
-        let policies = Policies::load(DEFAULT_POLICY_SRC).unwrap();
+        let policies = Policies::load(DEFAULT_POLICY_SRC, &Vocabulary::new().unwrap()).unwrap();
         let validator = Validator::new(policies.schema.clone());
         let result = validator.validate(&policies.set, ValidationMode::Strict);
         assert!(result.validation_passed_without_warnings(), "{result}");
@@ -190,7 +196,7 @@ mod tests {
 
     #[test]
     fn every_policy_of_the_baseline_speaks_to_people() {
-        let policies = Policies::load(DEFAULT_POLICY_SRC).unwrap();
+        let policies = Policies::load(DEFAULT_POLICY_SRC, &Vocabulary::new().unwrap()).unwrap();
         for policy in policies.set.policies() {
             let id: &str = policy.id().as_ref();
             let reason = policies.reason(id).unwrap();

@@ -7,4 +7,5 @@ mod fixture;
 mod idle;
 mod load;
 mod property;
+mod slices;
 mod table;
