@@ -20,6 +20,7 @@ mod context;
 mod decision;
 mod engine;
 mod error;
+pub mod operator;
 mod policies;
 mod request;
 mod slices;

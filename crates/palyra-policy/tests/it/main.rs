@@ -6,6 +6,8 @@ mod attacks;
 mod fixture;
 mod idle;
 mod load;
+mod operator;
+mod operator_explain;
 mod property;
 mod slices;
 mod table;
