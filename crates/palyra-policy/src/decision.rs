@@ -4,7 +4,7 @@ use palyra_core::corridor::PolicyAnswer;
 use palyra_core::{Denial, DenialCode, Principal};
 
 use crate::policies::Policies;
-use crate::request::{Action, Resource};
+use crate::request::{Action, Kind, Resource};
 
 /// What Cedar said to one question about one principal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,18 +71,9 @@ fn in_words(no: &PolicyDecision, resource: &Resource) -> String {
     }
 }
 
-const fn default_hint(action: Action) -> &'static str {
-    match action {
-        Action::ToolExecute | Action::ToolExecuteAsk => {
-            "see what may be run with `palyra tools list`"
-        }
-        Action::ToolList
-        | Action::CallRead
-        | Action::ApprovalRead
-        | Action::JournalRead
-        | Action::AgentRead
-        | Action::DaemonStatus
-        | Action::ApprovalDecide
-        | Action::AgentManage => "the owner may, from a connection without `--as`",
+fn default_hint(action: Action) -> &'static str {
+    match action.kind() {
+        Kind::Run | Kind::Ask => "see what may be run with `palyra tools list`",
+        Kind::Api => "the owner may, from a connection without `--as`",
     }
 }

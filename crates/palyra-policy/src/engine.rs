@@ -45,7 +45,7 @@ impl PolicyEngine {
         let words = Vocabulary::new()?;
         let policies = Policies::load(source, &words)?;
         let registry = Registry::default();
-        let world = World::build(&words, &policies.schema, &registry)?;
+        let world = World::build(&words, policies.schema, &registry)?;
         let now = Now {
             policies: Arc::new(policies),
             world: Arc::new(world),
@@ -100,7 +100,10 @@ impl PolicyEngine {
     pub fn set_tools(&self, tools: &[ToolMetadata]) -> Result<(), PolicyError> {
         let tools = tools
             .iter()
-            .map(|tool| (tool.name.clone(), tool.is_sensitive()))
+            .map(|tool| {
+                let needs = tool.capabilities.clone();
+                (tool.name.clone(), (tool.is_sensitive(), needs))
+            })
             .collect();
         self.change(|registry| registry.tools = tools)
     }
@@ -203,7 +206,7 @@ impl PolicyEngine {
             let call = PreparedCall {
                 parties: now.world.parties(&self.words, principal)?,
                 tool: now.world.tool(tool)?.0.clone(),
-                context: context::of_listing(&self.words, &DeviceId::local(), Channel::Cli)?,
+                context: context::of_listing(&self.words, tool, &DeviceId::local(), Channel::Cli)?,
             };
             self.all_may(action, &call, &now, &mut Vec::new())
         };
@@ -220,7 +223,7 @@ impl PolicyEngine {
     fn change(&self, edit: impl FnOnce(&mut Registry)) -> Result<(), PolicyError> {
         let mut registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
         edit(&mut registry);
-        let built = World::build(&self.words, &self.now().policies.schema, &registry);
+        let built = World::build(&self.words, self.now().policies.schema, &registry);
         // The world before might still know an agent that was removed: on failure, know nothing.
         let (world, result) = match built {
             Ok(world) => (world, Ok(())),
@@ -299,12 +302,16 @@ impl PolicyEngine {
         let Some(record) = record else {
             return self.ask(policies, &world.entities, question, extent);
         };
-        let named = [
+        let mut named = vec![
             party.1.clone(),
             words.device(context.device_id),
             words.channel(context.channel),
         ];
-        let entities = world.around(&policies.schema, record, named)?;
+        if let Some(facts) = context.call {
+            named.push(world.tool(&facts.tool)?.0.clone());
+            named.extend(facts.grant.iter().map(|grant| words.agent(&grant.agent)));
+        }
+        let entities = world.around(policies.schema, record, named)?;
         self.ask(policies, &entities, question, extent)
     }
 
@@ -328,7 +335,7 @@ impl PolicyEngine {
             Extent::Whole => Arc::clone(&policies.set),
         };
         let verb = self.words.action(action);
-        let request = Request::new(uid.clone(), verb, resource, context, Some(&policies.schema))
+        let request = Request::new(uid.clone(), verb, resource, context, Some(policies.schema))
             .map_err(broken)?;
         let response = self.authorizer.is_authorized(&request, &set, entities);
         let diagnostics = response.diagnostics();
@@ -424,7 +431,7 @@ impl PolicyEngine {
             let (_, uid) = world.party(&self.words, &decision.principal)?;
             let verb = self.words.action(decision.action);
             let (tool, context) = (call.tool.clone(), call.context.clone());
-            Request::new(uid, verb, tool, context, Some(&policies.schema)).map_err(broken)
+            Request::new(uid, verb, tool, context, Some(policies.schema)).map_err(broken)
         });
         Ok(RawQuestions {
             requests: requests.collect::<Result<_, _>>()?,

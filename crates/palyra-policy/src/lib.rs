@@ -21,6 +21,7 @@ mod decision;
 mod engine;
 mod error;
 pub mod operator;
+mod places;
 mod policies;
 mod request;
 mod slices;

@@ -1,7 +1,7 @@
 //! A policy set: parsed, named, and validated strictly before anything is decided with it.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use cedar_policy::{Policy, PolicyId, PolicySet, Schema, ValidationMode, Validator};
 use palyra_core::Digest;
@@ -35,19 +35,20 @@ struct Note {
 pub(crate) struct Policies {
     pub(crate) set: Arc<PolicySet>,
     pub(crate) slices: Slices,
-    pub(crate) schema: Schema,
+    pub(crate) schema: &'static Schema,
     pub(crate) version: String,
     notes: HashMap<String, Note>,
 }
 
 impl Policies {
     pub(crate) fn load(source: &str, words: &Vocabulary) -> Result<Self, PolicyError> {
-        let schema = load_schema()?;
+        let validator = validator()?;
+        let schema = validator.schema();
         let (set, notes) = named(&parse(source)?)?;
-        validate(&set, &schema, source)?;
+        validate(&set, validator, source)?;
         let set = Arc::new(set);
         Ok(Self {
-            slices: Slices::new(Arc::clone(&set), &schema, words)?,
+            slices: Slices::new(Arc::clone(&set), schema, words)?,
             set,
             schema,
             version: version(source),
@@ -66,10 +67,14 @@ impl Policies {
     }
 }
 
-fn load_schema() -> Result<Schema, PolicyError> {
-    Schema::from_cedarschema_str(SCHEMA_SRC)
-        .map(|(schema, _warnings)| schema)
-        .map_err(|error| PolicyError::Schema(error.to_string()))
+/// The schema is embedded, so it is read once.
+fn validator() -> Result<&'static Validator, PolicyError> {
+    static VALIDATOR: LazyLock<Result<Validator, PolicyError>> = LazyLock::new(|| {
+        let (schema, _warnings) = Schema::from_cedarschema_str(SCHEMA_SRC)
+            .map_err(|error| PolicyError::Schema(error.to_string()))?;
+        Ok(Validator::new(schema))
+    });
+    VALIDATOR.as_ref().map_err(Clone::clone)
 }
 
 fn parse(source: &str) -> Result<PolicySet, PolicyError> {
@@ -144,8 +149,7 @@ fn sentence(policy: &Policy, name: &str) -> Result<Option<String>, String> {
     }
 }
 
-fn validate(set: &PolicySet, schema: &Schema, source: &str) -> Result<(), PolicyError> {
-    let validator = Validator::new(schema.clone());
+fn validate(set: &PolicySet, validator: &Validator, source: &str) -> Result<(), PolicyError> {
     let result = validator.validate_with_level(set, ValidationMode::Strict, MAX_LEVEL);
     let mut faults: Vec<_> = result
         .validation_errors()
@@ -183,8 +187,9 @@ mod tests {
     #[test]
     fn the_baseline_passes_without_warnings() {
         let policies = Policies::load(DEFAULT_POLICY_SRC, &Vocabulary::new().unwrap()).unwrap();
-        let validator = Validator::new(policies.schema.clone());
-        let result = validator.validate(&policies.set, ValidationMode::Strict);
+        let result = validator()
+            .unwrap()
+            .validate(&policies.set, ValidationMode::Strict);
         assert!(result.validation_passed_without_warnings(), "{result}");
     }
 
@@ -211,7 +216,7 @@ mod tests {
     /// The schema and the program know the same actions.
     #[test]
     fn every_action_is_declared_and_every_declared_action_is_ours() {
-        let schema = load_schema().unwrap();
+        let schema = validator().unwrap().schema();
         let groups: Vec<String> = schema.action_groups().map(ToString::to_string).collect();
         let mut declared: Vec<String> = schema
             .actions()
