@@ -7,6 +7,7 @@
 mod bundle;
 mod cases;
 mod change;
+mod diff;
 mod explain;
 pub mod files;
 mod goal;
@@ -20,6 +21,7 @@ mod tree;
 
 pub use bundle::{Bundle, OperatorPolicy, PolicyVersion};
 pub use cases::{Failure, TestReport, test};
+pub use diff::{Analysis, Diff, Flip, Simulation, diff, simulate};
 pub use explain::{Because, Explanation, PartyExplanation, Remedy, explain};
 pub use lint::{Lint, LintKind, Report, check, lints};
 pub use notes::{Mode, Notes};

@@ -212,6 +212,19 @@ impl Question {
         })
     }
 
+    /// The request as JSON: who, what, to what, the facts, and what is known.
+    #[must_use]
+    pub fn details(&self) -> Value {
+        let known = self.entities.iter().map(|(uid, known)| known.json(uid));
+        json!({
+            "principal": self.principal.to_string(),
+            "action": self.action.to_string(),
+            "resource": self.resource.to_string(),
+            "context": self.context,
+            "entities": known.collect::<Vec<_>>(),
+        })
+    }
+
     /// Everyone who must be allowed.
     pub(crate) fn parties(&self) -> Vec<EntityUid> {
         let person = person_behind(&self.entities, &self.principal);

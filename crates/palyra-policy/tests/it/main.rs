@@ -7,6 +7,7 @@ mod fixture;
 mod idle;
 mod load;
 mod operator;
+mod operator_diff;
 mod operator_explain;
 mod property;
 mod slices;
