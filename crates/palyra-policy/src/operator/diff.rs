@@ -78,9 +78,19 @@ impl Flip {
 }
 
 /// Whether a solver has looked at every request there could be.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
 #[serde(tag = "analysis", rename_all = "snake_case")]
 pub enum Analysis {
+    /// It has, and the new policies allow nothing that the old ones did not.
+    NothingNew {
+        /// How many kinds of requests (principal, action, resource) the differences touch.
+        kinds: usize,
+    },
+    /// It has, and found requests that only the new policies allow. Each was replayed.
+    AllowsMore {
+        /// One for each kind of request of which something new is allowed.
+        counterexamples: Vec<Flip>,
+    },
     /// Nobody has. The flips that were found are all that is known.
     NotAnalysed {
         /// Why not.
@@ -91,6 +101,15 @@ pub enum Analysis {
 impl std::fmt::Display for Analysis {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Self::NothingNew { kinds } => write!(
+                f,
+                "proved: nothing new is allowed ({kinds} kinds of requests differ)"
+            ),
+            Self::AllowsMore { counterexamples } => write!(
+                f,
+                "something new is allowed, in {} kinds of requests",
+                counterexamples.len()
+            ),
             Self::NotAnalysed { why } => write!(f, "not analysed: {why}"),
         }
     }
@@ -152,7 +171,11 @@ impl Diff {
     /// Whether something that was found lets more happen.
     #[must_use]
     pub fn widens(&self) -> bool {
-        self.flips.iter().any(Flip::widens)
+        let proved = match &self.analysis {
+            Analysis::AllowsMore { .. } => true,
+            Analysis::NothingNew { .. } | Analysis::NotAnalysed { .. } => false,
+        };
+        proved || self.flips.iter().any(Flip::widens)
     }
 
     fn ask(&mut self, old: &Bundle, new: &Bundle, name: &str, question: &Question, given: bool) {
@@ -171,6 +194,20 @@ impl Diff {
 }
 
 type Texts<'a> = BTreeMap<&'a str, (&'a str, Mode)>;
+
+/// The policies that differ, each from the bundle it is in.
+#[cfg(feature = "solver")]
+pub(crate) fn differing<'a>(
+    old: &'a Bundle,
+    new: &'a Bundle,
+) -> impl Iterator<Item = &'a OperatorPolicy> {
+    let (before, after) = (texts(old), texts(new));
+    let policies = old.policies().iter().chain(new.policies());
+    policies.filter(move |policy| {
+        let id = policy.notes.id.as_str();
+        before.get(id) != after.get(id)
+    })
+}
 
 fn texts(bundle: &Bundle) -> Texts<'_> {
     let policies = bundle.policies().iter();

@@ -4,6 +4,7 @@
 //! daemon and the daemon without a disk. Nothing here decides: a call is decided by
 //! [`PolicyEngine`](crate::PolicyEngine) alone, from the text that a [`Bundle`] yields.
 
+mod analyse;
 mod bundle;
 mod cases;
 mod change;
@@ -19,6 +20,7 @@ mod source;
 mod terms;
 mod tree;
 
+pub use analyse::analyse;
 pub use bundle::{Bundle, OperatorPolicy, PolicyVersion};
 pub use cases::{Failure, TestReport, test};
 pub use diff::{Analysis, Diff, Flip, Simulation, diff, simulate};

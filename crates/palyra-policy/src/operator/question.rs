@@ -4,6 +4,7 @@
 //! are JSON, completed from the schema and validated against it before they are evaluated.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use cedar_policy::{
     Authorizer, Context, Decision, Entities, EntityUid, PolicySet, Request, Schema,
@@ -12,6 +13,8 @@ use serde_json::{Map, Value, json};
 
 use super::bundle::Bundle;
 use super::shape::{self, Shapes, entity_of, parse_uid};
+use crate::places;
+use crate::vocabulary::Vocabulary;
 
 /// A request as it is written in a file.
 #[derive(Debug, Clone, PartialEq, serde::Deserialize)]
@@ -292,7 +295,11 @@ impl Question {
             }
             let mut attrs = Map::new();
             shape::fill(&mut attrs, fields, &stand_in(&[]));
-            let parents = BTreeSet::new();
+            let parents = place(&uid)?;
+            for parent in parents.iter().filter(|parent| **parent != uid) {
+                let above = self.entities.entry(parent.clone());
+                above.or_default();
+            }
             self.entities.insert(uid, Known { attrs, parents });
         }
         Ok(())
@@ -417,6 +424,21 @@ fn stand_in(named: &[&EntityUid]) -> impl Fn(&str) -> Value {
         };
         shape::entity(type_name, id)
     }
+}
+
+/// What a program, path or host is in, exactly as the engine says; everything else is in nothing
+/// unless it is declared so.
+fn place(uid: &EntityUid) -> Result<BTreeSet<EntityUid>, String> {
+    let words = Vocabulary::new().map_err(|error| error.to_string())?;
+    let id = uid.id().unescaped();
+    let entity = match uid.type_name().basename() {
+        "Program" => places::program(&words, Path::new(id)),
+        "Path" => places::path(&words, Path::new(id)),
+        "Host" => places::host(&words, id),
+        _ => return Ok(BTreeSet::new()),
+    };
+    let (_, _, above) = entity.map_err(|denial| denial.reason)?.into_inner();
+    Ok(above.into_iter().collect())
 }
 
 /// What is true everywhere: the owner, this machine's socket, the daemon.

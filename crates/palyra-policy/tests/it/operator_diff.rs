@@ -1,6 +1,6 @@
 //! What a draft would change, before it changes anything.
 
-use palyra_policy::operator::{Analysis, Outcome, Question, RequestText, diff, simulate};
+use palyra_policy::operator::{Analysis, Outcome, Question, RequestText, analyse, diff, simulate};
 
 use crate::operator::bundle;
 
@@ -42,8 +42,7 @@ fn recorded_requests_that_flip_are_listed() {
     assert_eq!(found.flips[0].because, ["no_reader"]);
     assert!(!found.widens());
     assert!(found.flips.iter().all(|flip| flip.request != "call_2"));
-    let Analysis::NotAnalysed { why } = &found.analysis;
-    assert!(!why.is_empty());
+    assert!(matches!(found.analysis, Analysis::NotAnalysed { .. }));
 }
 
 #[test]
@@ -74,4 +73,50 @@ fn a_threshold_that_is_lowered_is_found() {
     let found = diff(&guests(4), &guests(3), &[]);
     assert_eq!(found.changed, ["guests"]);
     assert!(found.widens(), "{found:#?}");
+}
+
+fn analysed(old: &str, new: &str) -> Analysis {
+    let solver = std::env::var_os("CVC5");
+    let solver = solver.as_deref().map(std::path::Path::new);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(analyse(&bundle(old), &bundle(new), solver))
+}
+
+#[test]
+fn without_the_helper_nothing_is_claimed() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let absent = std::path::Path::new("/nowhere/cvc5");
+    for solver in [None, Some(absent)] {
+        let found = runtime.block_on(analyse(&bundle(""), &bundle(NO_READER), solver));
+        assert!(matches!(found, Analysis::NotAnalysed { .. }), "{found}");
+        assert!(found.to_string().starts_with("not analysed: "), "{found}");
+    }
+}
+
+/// Runs where `CVC5` names the helper; elsewhere the answer must be "not analysed".
+#[test]
+fn with_the_helper_widening_is_proved_or_ruled_out() {
+    let guests = r#"@id("guests") @reason("r")
+permit (principal == Palyra::User::"guest", action == Palyra::Action::"tool.execute", resource)
+when { context.tier >= 3 && context.taint.contains("odd") };"#;
+    let widened = analysed("", guests);
+    let narrowed = analysed("", NO_READER);
+    if std::env::var_os("CVC5").is_none() || !cfg!(feature = "solver") {
+        assert!(matches!(widened, Analysis::NotAnalysed { .. }), "{widened}");
+        return;
+    }
+    let Analysis::AllowsMore { counterexamples } = &widened else {
+        panic!("{widened}");
+    };
+    assert_eq!(counterexamples[0].because, ["guests"]);
+    assert!(
+        matches!(narrowed, Analysis::NothingNew { .. }),
+        "{narrowed}"
+    );
 }

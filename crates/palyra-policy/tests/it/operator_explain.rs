@@ -19,7 +19,7 @@ when { context.writes.contains("/etc/passwd") };
 forbid (principal is Palyra::Agent, action in Palyra::Action::"run", resource == Palyra::Tool::"r")
 unless { context has workspace && context.workspace like "/src/*" };
 @id("guest") @reason("a guest may run what is harmless, slowly")
-permit (principal == Palyra::User::"guest", action in Palyra::Action::"run", resource)
+permit (principal == Palyra::User::"guest", action in Palyra::Action::"run", resource is Palyra::Tool)
 when { !resource.sensitive && (context.calls_last_minute < 5 || context.tier == 4) };
 "#;
 
