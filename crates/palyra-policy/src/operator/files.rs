@@ -19,7 +19,7 @@ pub const MAX_FOLDER_BYTES: u64 = 16 * 1024 * 1024;
 pub const MAX_FILES: usize = 4_096;
 /// How long a file's name may be.
 const MAX_NAME_BYTES: usize = 100;
-/// `O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC` on Linux: a link is an error, a pipe does not wait.
+/// `O_NOFOLLOW | O_NONBLOCK` on Linux: a link is an error, a pipe does not wait.
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "x86")))]
 const OPEN_FLAGS: i32 = 0o400_000 | 0o4_000;
 #[cfg(all(

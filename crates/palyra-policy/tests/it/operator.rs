@@ -242,6 +242,30 @@ fn cases_hold_against_the_baseline() {
 }
 
 #[test]
+fn paths_hosts_and_programs_are_in_what_is_above_them() {
+    let mine = bundle(
+        r#"@id("srv") @reason("r") permit (principal == Palyra::User::"guest", action == Palyra::Action::"fs.read", resource in Palyra::Path::"/srv");
+@id("host") @reason("r") permit (principal == Palyra::User::"guest", action == Palyra::Action::"net.connect", resource in Palyra::Domain::"example.com");"#,
+    );
+    let case = |action: &str, resource: &str, expect: &str| {
+        format!(
+            "[[case]]\nname = 'n'\nprincipal = 'User::\"guest\"'\naction = '{action}'\nresource = '{resource}'\nexpect = '{expect}'\n[[case.entity]]\nuid = 'Tool::\"unspecified\"'\n"
+        )
+    };
+    let cases = [
+        case("fs.read", "Path::\"/srv/a/b\"", "allow"),
+        case("fs.read", "Path::\"/srv-evil/a\"", "deny"),
+        case("net.connect", "Host::\"api.example.com\"", "allow"),
+        case("net.connect", "Host::\"evil-example.com\"", "deny"),
+    ];
+    let report = test(&mine, &[NamedSource::new("a.test.toml", cases.concat())]);
+    assert!(report.holds(), "{:#?}", report.failures);
+    let odd = case("fs.read", "Path::\"/srv/../etc\"", "deny");
+    let report = test(&mine, &[NamedSource::new("a.test.toml", odd)]);
+    assert_eq!(report.failures.len(), 1);
+}
+
+#[test]
 fn a_case_that_does_not_hold_says_why_and_where() {
     let widened = bundle(
         "@id(\"no\") @reason(\"x\") forbid (principal, action in Palyra::Action::\"run\", resource);",
