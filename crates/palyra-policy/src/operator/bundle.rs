@@ -4,6 +4,7 @@
 //! journaling and taking into use is the daemon's.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 use cedar_policy::{Effect, Policy, PolicyId, PolicySet, Schema, ValidationMode, Validator};
 use palyra_core::Digest;
@@ -174,10 +175,14 @@ impl Bundle {
     }
 }
 
-pub(crate) fn schema() -> Result<Schema, PolicyError> {
-    Schema::from_cedarschema_str(SCHEMA_SRC)
-        .map(|(schema, _warnings)| schema)
-        .map_err(|error| PolicyError::Schema(error.to_string()))
+/// The embedded schema, parsed once.
+fn schema() -> Result<Schema, PolicyError> {
+    static PARSED: LazyLock<Result<Schema, PolicyError>> = LazyLock::new(|| {
+        Schema::from_cedarschema_str(SCHEMA_SRC)
+            .map(|(schema, _warnings)| schema)
+            .map_err(|error| PolicyError::Schema(error.to_string()))
+    });
+    PARSED.clone()
 }
 
 fn twice_named(sources: &[&NamedSource]) -> Vec<Problem> {

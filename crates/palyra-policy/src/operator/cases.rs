@@ -76,7 +76,7 @@ pub fn test(bundle: &Bundle, files: &[NamedSource]) -> TestReport {
     };
     for file in files {
         match parse(file) {
-            Ok(suite) => run_all(bundle, &shapes, file, suite, &mut report),
+            Ok(suite) => run_all(bundle, shapes, file, suite, &mut report),
             Err(problem) => {
                 let case = None;
                 report.failures.push(Failure { case, problem });

@@ -256,7 +256,7 @@ fn made_up(old: &Bundle, new: &Bundle, found: &Diff) -> Vec<(String, Question)> 
     for bundle in [new, old] {
         let policies = bundle.policies().iter();
         for policy in policies.filter(|policy| differs.contains(&policy.notes.id)) {
-            for question in meeting(policy, bundle, &shapes) {
+            for question in meeting(policy, bundle, shapes) {
                 if questions.len() >= MAX_MADE_UP {
                     return questions;
                 }

@@ -107,11 +107,11 @@ pub fn explain(bundle: &Bundle, question: &Question) -> Result<Explanation, Stri
     let remedies = if found.allowed() {
         Vec::new()
     } else {
-        remedies(bundle, &shapes, question)?
+        remedies(bundle, shapes, question)?
     };
     Ok(Explanation {
         outcome: outcome_of(&bundle.enforced, &bundle.schema, question)?,
-        facts: facts(bundle, &shapes, question, &found)?,
+        facts: facts(bundle, shapes, question, &found)?,
         parties: found
             .parties
             .into_iter()

@@ -135,7 +135,7 @@ impl Question {
     /// A sentence for the person who wrote it.
     pub fn read(text: &RequestText) -> Result<Self, String> {
         let shapes = Shapes::load().map_err(|error| error.to_string())?;
-        Self::complete(text, &[], &shapes)
+        Self::complete(text, &[], shapes)
     }
 
     pub(crate) fn complete(

@@ -4,6 +4,7 @@
 //! does not matter and a new attribute of the schema breaks no test that never spoke of it.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
@@ -47,8 +48,13 @@ pub(crate) struct Shapes {
 }
 
 impl Shapes {
-    /// The schema's types.
-    pub(crate) fn load() -> Result<Self, PolicyError> {
+    /// The schema's types, read once.
+    pub(crate) fn load() -> Result<&'static Self, PolicyError> {
+        static READ: LazyLock<Result<Shapes, PolicyError>> = LazyLock::new(Shapes::read);
+        READ.as_ref().map_err(Clone::clone)
+    }
+
+    fn read() -> Result<Self, PolicyError> {
         let wrong = |why: String| PolicyError::Schema(why);
         let (tree, _warnings) = cedar_policy::schema_str_to_json_with_resolved_types(SCHEMA_SRC)
             .map_err(|error| wrong(error.to_string()))?;
