@@ -1,5 +1,6 @@
 //! The engine: a validated policy set, the world it decides about, and the questions.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use cedar_policy::{Authorizer, Context, Decision, Entities, EntityUid, PolicySet, Request};
@@ -8,6 +9,7 @@ use palyra_core::{
     AgentName, Channel, Denial, DeviceId, Facts, Principal, ToolMetadata, ToolName, UserName,
 };
 
+use crate::call::{PreparedCall, Step};
 use crate::context;
 use crate::decision::{Deliberation, PolicyDecision, denial, matched};
 use crate::error::{PolicyError, broken};
@@ -122,27 +124,41 @@ impl PolicyEngine {
 
     /// The answer to a call, with every question it took.
     ///
-    /// "May it run now" is asked about the agent and then about the person behind it, or about the
-    /// person alone; if anyone may not, "may a person be asked" is, in the same way.
+    /// A call is its tool and each of its effects. About each, "may it run now" is asked for the
+    /// agent and then for the person behind it, or for the person alone; if anyone may not, "may a
+    /// person be asked" is, in the same way. The strictest answer counts.
     ///
     /// # Errors
     /// Policy could not tell: something the call names is unknown, or evaluation failed.
     pub fn deliberate(&self, facts: &Facts) -> Result<Deliberation, Denial> {
         let now = self.now();
-        let call = self.prepare(&now.world, facts)?;
-        let mut asked = Vec::with_capacity(2 * call.parties.len());
-        if self.all_may(Action::ToolExecute, &call, &now, &mut asked)? {
-            let matched = matched(&asked);
-            let answer = PolicyAnswer::Run { matched };
-            return Ok(Deliberation { answer, asked });
+        let call = PreparedCall::new(&self.words, &now.policies, &now.world, facts)?;
+        let mut asked = Vec::with_capacity(2 * call.parties.len() * call.steps.len());
+        // Where the questions begin and end that let somebody be asked.
+        let mut to_ask: Vec<Range<usize>> = Vec::new();
+        for step in &call.steps {
+            let first = asked.len();
+            if self.all_may(step.run, step, &call, &now, &mut asked)? {
+                continue;
+            }
+            let refused = asked.len();
+            if !self.all_may(step.ask, step, &call, &now, &mut asked)? {
+                let questions = asked.get(first..).unwrap_or_default();
+                let answer = no(&now.policies, questions)?;
+                return Ok(Deliberation { answer, asked });
+            }
+            to_ask.push(refused..asked.len());
         }
-        let refused = asked.len();
-        if self.all_may(Action::ToolExecuteAsk, &call, &now, &mut asked)? {
-            let matched = matched(asked.iter().skip(refused));
-            let answer = PolicyAnswer::Ask { matched };
-            return Ok(Deliberation { answer, asked });
-        }
-        let answer = no(&now.policies, &asked, &Resource::Tool(facts.tool.clone()))?;
+        let answer = if to_ask.is_empty() {
+            PolicyAnswer::Run {
+                matched: matched(&asked),
+            }
+        } else {
+            let questions = to_ask.into_iter().filter_map(|range| asked.get(range));
+            PolicyAnswer::Ask {
+                matched: matched(questions.flatten()),
+            }
+        };
         Ok(Deliberation { answer, asked })
     }
 
@@ -176,7 +192,7 @@ impl PolicyEngine {
             };
             let decision = self.evaluate_in(&now, &request, &context, Extent::Slice)?;
             if !decision.allowed {
-                return Err(denial(&now.policies, &decision, &resource));
+                return Err(denial(&now.policies, &decision));
             }
             asked.push(decision);
         }
@@ -202,16 +218,16 @@ impl PolicyEngine {
     #[must_use]
     pub fn may_list(&self, principal: &Principal, tool: &ToolName) -> bool {
         let now = self.now();
-        let could = |action| -> Result<bool, Denial> {
-            let call = PreparedCall {
-                parties: now.world.parties(&self.words, principal)?,
-                tool: now.world.tool(tool)?.0.clone(),
-                context: context::of_listing(&self.words, tool, &DeviceId::local(), Channel::Cli)?,
+        let could = || -> Result<bool, Denial> {
+            let call = PreparedCall::for_listing(&self.words, &now.world, principal, tool)?;
+            let may = |action, step| {
+                let answer = self.all_may(action, step, &call, &now, &mut Vec::new());
+                answer.unwrap_or(false)
             };
-            self.all_may(action, &call, &now, &mut Vec::new())
+            let mut steps = call.steps.iter();
+            Ok(steps.all(|step| may(step.run, step) || may(step.ask, step)))
         };
-        could(Action::ToolExecute).unwrap_or(false)
-            || could(Action::ToolExecuteAsk).unwrap_or(false)
+        could().unwrap_or(false)
     }
 
     fn now(&self) -> Now {
@@ -234,28 +250,11 @@ impl PolicyEngine {
         result
     }
 
-    /// A call, with everything checked that Cedar would take on trust.
-    fn prepare(&self, world: &World, facts: &Facts) -> Result<PreparedCall, Denial> {
-        let parties = world.parties(&self.words, &facts.origin.principal)?;
-        world.check_origin(&self.words, &facts.origin.device, facts.origin.channel)?;
-        let (tool, sensitive) = world.tool(&facts.tool)?;
-        if *sensitive != facts.sensitive {
-            return Err(broken(format_args!(
-                "the facts and the registry disagree about whether `{}` is sensitive",
-                facts.tool
-            )));
-        }
-        Ok(PreparedCall {
-            parties,
-            tool: tool.clone(),
-            context: context::of_call(&self.words, facts)?,
-        })
-    }
-
     /// Asks about each party in turn, and stops at the first no.
     fn all_may(
         &self,
         action: Action,
+        step: &Step,
         call: &PreparedCall,
         now: &Now,
         asked: &mut Vec<PolicyDecision>,
@@ -264,10 +263,11 @@ impl PolicyEngine {
             let question = Question {
                 party,
                 action,
-                resource: call.tool.clone(),
+                on: &step.on,
+                resource: step.uid.clone(),
                 context: call.context.clone(),
             };
-            let entities = &now.world.entities;
+            let entities = step.around.as_ref().unwrap_or(&now.world.entities);
             let decision = self.ask(&now.policies, entities, question, Extent::Slice)?;
             let allowed = decision.allowed;
             asked.push(decision);
@@ -293,6 +293,7 @@ impl PolicyEngine {
         let question = Question {
             party: &party,
             action: request.action,
+            on: &request.resource,
             resource,
             context: match context.call {
                 Some(facts) => context::of_call(words, facts)?,
@@ -311,7 +312,7 @@ impl PolicyEngine {
             named.push(world.tool(&facts.tool)?.0.clone());
             named.extend(facts.grant.iter().map(|grant| words.agent(&grant.agent)));
         }
-        let entities = world.around(policies.schema, record, named)?;
+        let entities = world.around(Some(policies.schema), [record], named)?;
         self.ask(policies, &entities, question, extent)
     }
 
@@ -327,6 +328,7 @@ impl PolicyEngine {
         let Question {
             party: (principal, uid),
             action,
+            on,
             resource,
             context,
         } = question;
@@ -354,6 +356,7 @@ impl PolicyEngine {
         Ok(PolicyDecision {
             principal: principal.clone(),
             action,
+            resource: on.clone(),
             allowed,
             matched,
         })
@@ -361,17 +364,13 @@ impl PolicyEngine {
 }
 
 /// The denial of a call that may neither run nor be asked about.
-fn no(
-    policies: &Policies,
-    asked: &[PolicyDecision],
-    resource: &Resource,
-) -> Result<PolicyAnswer, Denial> {
+fn no(policies: &Policies, asked: &[PolicyDecision]) -> Result<PolicyAnswer, Denial> {
     let refusals = || asked.iter().filter(|decision| !decision.allowed);
     let last = refusals().next_back();
     let last = last.ok_or_else(|| broken("nobody was asked about"))?;
     Ok(PolicyAnswer::Deny {
         matched: matched(refusals()),
-        denial: denial(policies, last, resource),
+        denial: denial(policies, last),
     })
 }
 
@@ -382,17 +381,11 @@ impl Decides for PolicyEngine {
     }
 }
 
-/// A call, ready to be asked about: everyone who must be allowed, the tool, the context.
-struct PreparedCall {
-    parties: Vec<Party>,
-    tool: EntityUid,
-    context: Context,
-}
-
 /// One question, ready for Cedar.
 struct Question<'a> {
     party: &'a Party,
     action: Action,
+    on: &'a Resource,
     resource: EntityUid,
     context: Context,
 }
@@ -426,17 +419,24 @@ impl PolicyEngine {
     #[doc(hidden)]
     pub fn raw_questions(&self, facts: &Facts) -> Result<RawQuestions, Denial> {
         let Now { policies, world } = self.now();
-        let call = self.prepare(&world, facts)?;
-        let requests = self.deliberate(facts)?.asked.into_iter().map(|decision| {
+        let call = PreparedCall::new(&self.words, &policies, &world, facts)?;
+        let mut requests = Vec::new();
+        for decision in self.deliberate(facts)?.asked {
             let (_, uid) = world.party(&self.words, &decision.principal)?;
             let verb = self.words.action(decision.action);
-            let (tool, context) = (call.tool.clone(), call.context.clone());
-            Request::new(uid, verb, tool, context, Some(policies.schema)).map_err(broken)
+            let (resource, _) = world.resource(&self.words, &decision.resource)?;
+            let (context, schema) = (call.context.clone(), Some(policies.schema));
+            requests.push(Request::new(uid, verb, resource, context, schema).map_err(broken)?);
+        }
+        let made = call.steps.iter().filter_map(|step| {
+            let entity = step.around.as_ref()?.get(&step.uid);
+            entity.cloned()
         });
+        let entities = world.entities.clone().upsert_entities(made, None);
         Ok(RawQuestions {
-            requests: requests.collect::<Result<_, _>>()?,
+            requests,
             policies: policies.set.as_ref().clone(),
-            entities: world.entities.clone(),
+            entities: entities.map_err(broken)?,
         })
     }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
-use cedar_policy::{Policy, PolicyId, PolicySet, Schema, ValidationMode, Validator};
+use cedar_policy::{Entities, Policy, PolicyId, PolicySet, Schema, ValidationMode, Validator};
 use palyra_core::Digest;
 
 use crate::error::{Place, PolicyError};
@@ -36,6 +36,8 @@ pub(crate) struct Policies {
     pub(crate) set: Arc<PolicySet>,
     pub(crate) slices: Slices,
     pub(crate) schema: &'static Schema,
+    /// The schema's actions as entities, with the groups they are in.
+    pub(crate) actions: Entities,
     pub(crate) version: String,
     notes: HashMap<String, Note>,
 }
@@ -47,8 +49,12 @@ impl Policies {
         let (set, notes) = named(&parse(source)?)?;
         validate(&set, validator, source)?;
         let set = Arc::new(set);
+        let actions = schema
+            .action_entities()
+            .map_err(|error| PolicyError::Schema(error.to_string()))?;
         Ok(Self {
-            slices: Slices::new(Arc::clone(&set), schema, words)?,
+            slices: Slices::new(Arc::clone(&set), &actions, words),
+            actions,
             set,
             schema,
             version: version(source),
@@ -182,15 +188,42 @@ fn version(source: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::baseline::Baseline;
     use crate::request::Action;
 
+    fn baselines() -> impl Iterator<Item = (Baseline, Policies)> {
+        let words = Vocabulary::new().unwrap();
+        let load = move |baseline: Baseline| Policies::load(baseline.source(), &words).unwrap();
+        Baseline::ALL
+            .into_iter()
+            .map(move |baseline| (baseline, load(baseline)))
+    }
+
     #[test]
-    fn the_baseline_passes_without_warnings() {
-        let policies = Policies::load(DEFAULT_POLICY_SRC, &Vocabulary::new().unwrap()).unwrap();
-        let result = validator()
-            .unwrap()
-            .validate(&policies.set, ValidationMode::Strict);
-        assert!(result.validation_passed_without_warnings(), "{result}");
+    fn the_baselines_pass_without_warnings() {
+        for (baseline, policies) in baselines() {
+            let result = validator()
+                .unwrap()
+                .validate(&policies.set, ValidationMode::Strict);
+            assert!(
+                result.validation_passed_without_warnings(),
+                "{baseline}: {result}"
+            );
+        }
+    }
+
+    /// An id that two baselines have means the same in both.
+    #[test]
+    fn the_same_id_is_the_same_policy() {
+        let mut seen: HashMap<String, String> = HashMap::new();
+        for (baseline, policies) in baselines() {
+            for policy in policies.set.policies() {
+                let id: &str = policy.id().as_ref();
+                let text = policy.to_string();
+                let first = seen.entry(id.to_owned()).or_insert_with(|| text.clone());
+                assert_eq!(*first, text, "{id} of {baseline}");
+            }
+        }
     }
 
     #[test]
@@ -200,15 +233,16 @@ mod tests {
     }
 
     #[test]
-    fn every_policy_of_the_baseline_speaks_to_people() {
-        let policies = Policies::load(DEFAULT_POLICY_SRC, &Vocabulary::new().unwrap()).unwrap();
-        for policy in policies.set.policies() {
-            let id: &str = policy.id().as_ref();
-            let reason = policies.reason(id).unwrap();
-            assert!(!reason.ends_with('.'), "{id}");
-            assert!(reason.starts_with(char::is_lowercase), "{id}");
-            if policy.effect() == cedar_policy::Effect::Forbid {
-                assert!(policies.hint(id).is_some(), "{id}");
+    fn every_policy_of_the_baselines_speaks_to_people() {
+        for (_, policies) in baselines() {
+            for policy in policies.set.policies() {
+                let id: &str = policy.id().as_ref();
+                let reason = policies.reason(id).unwrap();
+                assert!(!reason.ends_with('.'), "{id}");
+                assert!(reason.starts_with(char::is_lowercase), "{id}");
+                if policy.effect() == cedar_policy::Effect::Forbid {
+                    assert!(policies.hint(id).is_some(), "{id}");
+                }
             }
         }
     }

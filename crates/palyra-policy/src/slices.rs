@@ -20,10 +20,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use cedar_policy::{
     ActionConstraint, Entities, EntityTypeName, EntityUid, Policy, PolicyId, PolicySet,
-    PrincipalConstraint, ResourceConstraint, Schema,
+    PrincipalConstraint, ResourceConstraint,
 };
 
-use crate::error::PolicyError;
 use crate::request::Action;
 use crate::vocabulary::Vocabulary;
 
@@ -68,11 +67,7 @@ struct Kept {
 }
 
 impl Slices {
-    pub(crate) fn new(
-        whole: Arc<PolicySet>,
-        schema: &Schema,
-        words: &Vocabulary,
-    ) -> Result<Self, PolicyError> {
+    pub(crate) fn new(whole: Arc<PolicySet>, declared: &Entities, words: &Vocabulary) -> Self {
         let mut actions = Side::default();
         let (mut principals, mut resources) = (Side::default(), Side::default());
         let mut by_scope: HashMap<[Mark; 3], Vec<PolicyId>> = HashMap::new();
@@ -88,22 +83,19 @@ impl Slices {
                 }
             }
         }
-        let declared = schema
-            .action_entities()
-            .map_err(|error| PolicyError::Schema(error.to_string()))?;
         let marks_of = |action: &Action| {
             let mut marks = Vec::new();
-            actions.satisfied(&words.action(*action), &declared, &mut marks);
+            actions.satisfied(&words.action(*action), declared, &mut marks);
             (*action, marks)
         };
-        Ok(Self {
+        Self {
             actions: Action::ALL.iter().map(marks_of).collect(),
             whole,
             principals,
             resources,
             by_scope,
             kept: RwLock::default(),
-        })
+        }
     }
 
     /// Every policy that can matter when this principal does this to that resource. The ancestors

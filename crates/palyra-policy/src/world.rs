@@ -193,12 +193,13 @@ impl World {
         }
     }
 
-    /// A small world of its own for a question about a record. Policies follow attributes one
-    /// step (`MAX_LEVEL`), so the entities that the request names are all that can be read.
+    /// A small world of its own for a question about a record or a place. Policies follow
+    /// attributes one step (`MAX_LEVEL`), so the entities that the request names are all that can
+    /// be read. With a schema they are checked against it, and its actions are added.
     pub(crate) fn around(
         &self,
-        schema: &Schema,
-        record: Entity,
+        schema: Option<&Schema>,
+        made: impl IntoIterator<Item = Entity>,
         named: impl IntoIterator<Item = EntityUid>,
     ) -> Result<Entities, Denial> {
         let known = named
@@ -206,7 +207,7 @@ impl World {
             .collect::<HashSet<_>>()
             .into_iter()
             .filter_map(|uid| self.entities.get(&uid).cloned());
-        Entities::from_entities(known.chain([record]), Some(schema)).map_err(broken)
+        Entities::from_entities(known.chain(made), schema).map_err(broken)
     }
 
     fn known(&self, uid: EntityUid, what: impl Fn() -> String) -> Result<EntityUid, Denial> {
