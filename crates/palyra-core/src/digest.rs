@@ -3,6 +3,8 @@
 use hmac::{KeyInit, Mac};
 use sha2::Digest as _;
 
+use crate::scope::ScopeKey;
+
 /// The SHA-256 of some bytes; written `sha256:` and 64 hex digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 32]);
@@ -118,10 +120,20 @@ impl DigestKey {
     /// The digest of these parts under this key.
     #[must_use]
     pub fn call_digest(&self, parts: &[&[u8]]) -> CallDigest {
+        CallDigest(self.keyed("palyra call v1", parts))
+    }
+
+    /// The key of a scope of these facts. Its domain is its own: no call's digest is a scope's.
+    #[must_use]
+    pub fn scope_key(&self, parts: &[&[u8]]) -> ScopeKey {
+        ScopeKey(self.keyed("palyra scope v1", parts))
+    }
+
+    fn keyed(&self, domain: &str, parts: &[&[u8]]) -> Digest {
         #[expect(clippy::expect_used, reason = "HMAC takes a key of any length")]
         let mut mac = hmac::Hmac::<sha2::Sha256>::new_from_slice(&self.0).expect("any length");
-        framed("palyra call v1", parts, |bytes| mac.update(bytes));
-        CallDigest(Digest(mac.finalize().into_bytes().into()))
+        framed(domain, parts, |bytes| mac.update(bytes));
+        Digest(mac.finalize().into_bytes().into())
     }
 }
 

@@ -14,6 +14,7 @@ pub mod error;
 pub mod floods;
 pub mod records;
 mod recovery;
+mod resolver;
 pub mod service;
 pub mod tools;
 mod waiting;

@@ -82,6 +82,8 @@ fn effects(effects: &[Effect]) -> Result<[Pair; 3], Denial> {
             Effect::Exec { program } => programs.push(text(path(program)?)),
             Effect::FsRead { path: file } => reads.push(text(path(file)?)),
             Effect::FsWrite { path: file } => writes.push(text(path(file)?)),
+            // The schema has no hosts yet; `opaque`, risk and hosts arrive with it.
+            Effect::NetConnect { .. } => {}
         }
     }
     Ok([
