@@ -306,7 +306,9 @@ fn copy(to: &mut Unfolder<'_>, options: &Options, arguments: &[Word]) {
     let port = taken.value("P").and_then(|port| port.parse().ok());
     for word in &taken.operands {
         match word.known() {
-            Some(operand) => drop(remote(to, operand, port.or(Some(22)))),
+            Some(operand) => {
+                remote(to, operand, port.or(Some(22)));
+            }
             None => to.opaque(Opaque::UnknownHost),
         }
     }
@@ -316,7 +318,9 @@ fn rsync(to: &mut Unfolder<'_>, arguments: &[Word]) {
     for word in arguments {
         match word.known() {
             Some(option) if option.starts_with('-') => {}
-            Some(operand) => drop(remote(to, operand, Some(22))),
+            Some(operand) => {
+                remote(to, operand, Some(22));
+            }
             None => to.opaque(Opaque::UnknownHost),
         }
     }

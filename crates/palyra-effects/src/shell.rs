@@ -17,8 +17,13 @@ use crate::words::{self, Inner, Word};
 
 /// Openings in one text. The parser recurses, and its stack is ours; each opening costs some.
 const MOST_OPENINGS: usize = 48;
-/// `((` may be arithmetic or two subshells, and the parser tries both, each time twice.
+/// Subshells, functions and extended patterns. The parser tries several readings of each, and the
+/// time for a text that does not fit doubles with every one that is inside another.
+const MOST_PARENTHESES: usize = 10;
+/// The same with `((`, which may be arithmetic or two subshells.
 const MOST_DOUBLE_PARENTHESES: usize = 4;
+/// The same with `case`, where it is worst.
+const MOST_CASES: usize = 3;
 
 impl Unfolder<'_> {
     /// Everything that this text does.
@@ -52,21 +57,25 @@ fn parse(text: &str) -> Option<Program> {
 
 /// Counted over the whole text, quoted or not: a count by depth could be fooled by quoting.
 fn is_bounded(text: &str) -> bool {
-    let opens = |byte: &u8| matches!(byte, b'(' | b'{' | b'`' | b'!');
-    let words = text.split(|letter: char| !letter.is_ascii_alphanumeric());
+    let words = || text.split(|letter: char| !letter.is_ascii_alphanumeric());
     let keyword = |word: &&str| {
         matches!(
             *word,
             "if" | "elif" | "while" | "until" | "for" | "case" | "select" | "coproc" | "function"
         )
     };
-    let openings = text.bytes().filter(|byte| opens(byte)).count() + words.filter(keyword).count();
-    let double = text
-        .as_bytes()
-        .windows(2)
-        .filter(|pair| pair == b"((")
-        .count();
-    openings <= MOST_OPENINGS && double <= MOST_DOUBLE_PARENTHESES && !text.contains('\0')
+    let opens = |byte: &u8| matches!(byte, b'(' | b'{' | b'`' | b'!');
+    let openings = text.bytes().filter(opens).count() + words().filter(keyword).count();
+    let pairs = |wanted: fn(&[u8]) -> bool| {
+        let start = std::iter::once(b' ');
+        let bytes: Vec<u8> = start.chain(text.bytes()).collect();
+        bytes.windows(2).filter(|pair| wanted(pair)).count()
+    };
+    openings <= MOST_OPENINGS
+        && pairs(|pair| pair.ends_with(b"(") && pair != b"$(") <= MOST_PARENTHESES
+        && pairs(|pair| pair == b"((") <= MOST_DOUBLE_PARENTHESES
+        && words().filter(|word| *word == "case").count() <= MOST_CASES
+        && !text.contains('\0')
 }
 
 struct Walk<'w, 'a> {

@@ -275,6 +275,14 @@ impl Unfolder<'_> {
                 _ if text.starts_with("--") => return self.opaque(Opaque::UnknownOption),
                 _ if text.starts_with(['-', '+']) => {
                     let letters = text.get(1..).unwrap_or_default();
+                    // `-euo pipefail`: the last letter takes a word.
+                    let letters = match letters.strip_suffix('o') {
+                        Some(before) => {
+                            rest.next();
+                            before
+                        }
+                        None => letters,
+                    };
                     if !letters
                         .chars()
                         .all(|letter| "abcefhlmnpstuvxBCEHPT".contains(letter))

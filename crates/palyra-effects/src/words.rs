@@ -47,7 +47,8 @@ pub(crate) enum Inner {
 
 /// Reads a word: its value, and what expanding it does.
 pub(crate) fn read(text: &str, home: Option<&str>, inner: &mut Vec<Inner>) -> Word {
-    if is_literal(text) {
+    // A bracket alone is the command `[` and its end, not a pattern.
+    if is_literal(text) || text == "[" || text == "]" {
         return Word::Known(text.to_owned());
     }
     let mut reading = Reading::new(home, inner);
