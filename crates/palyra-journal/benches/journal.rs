@@ -9,7 +9,8 @@
 //! f  64 callers, each call recorded whole: 5 entries and 3 blobs in two commits
 //! ```
 //!
-//! The promise is about c: the same batches, without anybody to wait for. b is printed beside it.
+//! The promise is made against both b and c. c is the harder one: on an idle machine nobody has to
+//! be woken there, and what SQLite does for each row shows.
 //!
 //! Rounds of all of them are interleaved, and each figure is the median of its rounds: a busy
 //! neighbour slows down everybody alike.
@@ -90,6 +91,11 @@ fn print([ours, group, committed, replayed, growing, single, whole]: [f64; 7]) {
         ("journal, whole calls, 64 callers", whole, "calls/s"),
     ];
     let ratios = [
+        (
+            "journal / preallocated file, 64 appenders",
+            ours / committed,
+            0.35,
+        ),
         (
             "journal / preallocated file, replayed",
             ours / replayed,
