@@ -168,6 +168,10 @@ fn standard_input_is_empty_unless_the_call_brings_it() {
 #[test]
 fn as_another_user_everything_works_too() {
     if !is_root() {
+        palyra_testkit::not_run(
+            "as_another_user_everything_works_too",
+            "needs root to start a daemon as another user",
+        );
         return;
     }
     let daemon = Daemon::builder().uid(64_001).start();
@@ -189,6 +193,10 @@ fn as_another_user_everything_works_too() {
 #[test]
 fn a_root_daemon_steps_down_to_the_folders_owner() {
     if !is_root() {
+        palyra_testkit::not_run(
+            "a_root_daemon_steps_down_to_the_folders_owner",
+            "needs root to start a daemon as another user",
+        );
         return;
     }
     let daemon = Daemon::start();

@@ -231,24 +231,33 @@ fn many_at_once_start_one_daemon() {
 
 #[test]
 fn the_daemon_cannot_be_dumped() {
-    let daemon = Daemon::start();
-    // An undumpable process's files in /proc belong to root, whoever runs it; when that is root
-    // itself, the coredump filter is what is left to look at, so ask as another user.
     use std::os::unix::fs::MetadataExt;
+    use std::os::unix::process::CommandExt;
+    // An undumpable process's files in /proc belong to root, whoever runs it. Where that is root
+    // itself nothing can be told, so the daemon is then another user's.
+    let (daemon, uid) = match palyra_testkit::is_root() {
+        true => (Daemon::builder().uid(64_003).start(), 64_003),
+        false => {
+            let own = std::fs::metadata("/proc/self").unwrap().uid();
+            (Daemon::start(), own)
+        }
+    };
+    let owner = |pid: u32| {
+        std::fs::metadata(format!("/proc/{pid}/environ"))
+            .unwrap()
+            .uid()
+    };
+    let mut dumpable = std::process::Command::new("sleep");
+    dumpable.arg("60");
     if palyra_testkit::is_root() {
-        let daemon = Daemon::builder().uid(64_003).start();
-        let owner = std::fs::metadata(format!("/proc/{}/environ", daemon.pid()))
-            .unwrap()
-            .uid();
-        assert_eq!(owner, 0, "dumpable processes own their files in /proc");
-        let control = std::fs::metadata("/proc/self/environ").unwrap().uid();
-        assert_eq!(control, 0);
-    } else {
-        let owner = std::fs::metadata(format!("/proc/{}/environ", daemon.pid()))
-            .unwrap()
-            .uid();
-        assert_eq!(owner, 0);
+        dumpable.uid(uid).gid(uid);
     }
+    let mut dumpable = dumpable.spawn().unwrap();
+    let control = owner(dumpable.id());
+    dumpable.kill().unwrap();
+    dumpable.wait().unwrap();
+    assert_eq!(control, uid, "an ordinary process owns its files in /proc");
+    assert_eq!(owner(daemon.pid()), 0);
 }
 
 #[test]

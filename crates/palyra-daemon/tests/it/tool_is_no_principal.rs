@@ -192,6 +192,10 @@ fn an_approved_call_is_no_principal_either() {
 #[test]
 fn another_uid_is_turned_away_at_both_ends() {
     if !palyra_testkit::is_root() {
+        palyra_testkit::not_run(
+            "another_uid_is_turned_away_at_both_ends",
+            "needs root to start a daemon as another user",
+        );
         return;
     }
     let daemon = Daemon::builder().uid(64_006).start();
@@ -226,6 +230,10 @@ fn another_uid_is_turned_away_at_both_ends() {
 #[test]
 fn a_replaced_helper_is_not_started() {
     if !palyra_testkit::is_root() {
+        palyra_testkit::not_run(
+            "a_replaced_helper_is_not_started",
+            "needs root to start a daemon as another user",
+        );
         return;
     }
     let daemon = Daemon::builder().uid(64_007).start();
