@@ -26,15 +26,14 @@ mod file;
 
 use std::fs::File;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use palyra_core::entry::{Entry, Stream};
 use palyra_core::{CallId, Clock, SystemClock, Timestamp};
 use palyra_journal::{Expected, JournalStore};
 use tokio::runtime::Runtime;
-use tokio::sync::watch;
 
 use crate::file::{GroupCommitted, Log, preallocated};
 
@@ -132,15 +131,14 @@ fn per_second(count: u64, since: Instant) -> f64 {
     count / since.elapsed().as_secs_f64()
 }
 
-/// A clock that shows the head: it stands still while a group is filled and moves with each
-/// commit, so that groups can be told apart afterwards.
+/// A clock that moves each time it is read: the journal reads it once a group, so that groups can
+/// be told apart afterwards.
 #[derive(Default)]
-struct HeadClock(OnceLock<watch::Receiver<u64>>);
+struct Ticks(AtomicI64);
 
-impl Clock for HeadClock {
+impl Clock for Ticks {
     fn now(&self) -> Timestamp {
-        let head = self.0.get().map_or(0, |head| *head.borrow());
-        Timestamp::from_millis(i64::try_from(head).unwrap())
+        Timestamp::from_millis(self.0.fetch_add(1, Ordering::Relaxed))
     }
 }
 
@@ -163,11 +161,10 @@ impl Groups {
 
 impl Ours {
     fn open(file: &Path) -> Self {
-        let clock = Arc::new(HeadClock::default());
-        let seen: Arc<dyn Clock> = Arc::clone(&clock) as _;
-        let journal = JournalStore::open(file, Vec::new(), seen).unwrap();
-        clock.0.set(journal.watch()).unwrap();
-        Self { journal }
+        let clock = Arc::new(Ticks::default());
+        Self {
+            journal: JournalStore::open(file, Vec::new(), clock).unwrap(),
+        }
     }
 
     fn round(&self, runtime: &Runtime) -> Groups {

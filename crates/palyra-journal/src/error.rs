@@ -28,6 +28,9 @@ pub enum JournalError {
     /// The disk refused to read, write or sync.
     #[error("the journal's disk failed: {0}")]
     Io(#[source] Arc<rusqlite::Error>),
+    /// The disk did not say that it kept what was written; whether it did is open.
+    #[error("the journal's disk may have lost what was written: {0}")]
+    Unsynced(#[source] Arc<std::io::Error>),
     /// The file may not be written.
     #[error("the journal's file may not be written")]
     ReadOnly(#[source] Arc<rusqlite::Error>),
@@ -110,6 +113,7 @@ impl JournalError {
                 "free disk space, then run it again; `palyra status` shows the journal"
             }
             Self::Io(_) => "check the disk (`dmesg`), then `palyra status`, then run it again",
+            Self::Unsynced(_) => "check the disk (`dmesg`), then restart the daemon",
             Self::ReadOnly(_) => {
                 "make the journal's file and folder writable, then check `palyra status`"
             }

@@ -87,6 +87,40 @@ async fn a_file_that_may_not_grow_is_full_and_recovers() {
     );
 }
 
+/// A sync that failed is never taken back by one that goes through: the kernel forgets what it
+/// lost. Nobody is told that anything is durable until the file is opened again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sync_that_failed_closes_the_journal_until_it_is_opened_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = open(&folder);
+    let append = |journal: &JournalStore, name: Stream| {
+        let (journal, batch) = (journal.clone(), batch(&name, Expected::Any, 8));
+        async move { journal.append(batch).await }
+    };
+    append(&journal, Stream::Daemon).await.unwrap();
+    journal.refuse_sync(true);
+    let many: Vec<_> = (0..40)
+        .map(|_| tokio::spawn(append(&journal, Stream::Agents)))
+        .collect();
+    for one in many {
+        let error = one.await.unwrap().unwrap_err();
+        assert!(matches!(error, JournalError::Unsynced(_)), "{error:?}");
+    }
+    journal.refuse_sync(false);
+    let error = append(&journal, Stream::Agents).await.unwrap_err();
+    assert!(matches!(error, JournalError::Unsynced(_)), "{error:?}");
+    assert!(matches!(journal.state(), JournalState::Unwritable { .. }));
+    assert_eq!(journal.head(), 1);
+    assert_eq!(journal.read(0, usize::MAX).unwrap().len(), 1);
+    drop(journal);
+
+    let journal = open(&folder);
+    assert_eq!(journal.state(), JournalState::Writable);
+    append(&journal, Stream::Agents).await.unwrap();
+    let entries = journal.read(0, usize::MAX).unwrap();
+    assert_eq!(entries.len() as u64, journal.head());
+}
+
 /// Appends to a stream of its own for as long as `go_on` says; gives the stream and how far it
 /// was told to be.
 async fn append_while(

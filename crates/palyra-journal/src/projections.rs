@@ -170,9 +170,9 @@ fn rebuild(connection: &Connection, fresh: &mut [&mut Slot]) -> Result<(), Journ
     if fresh.is_empty() {
         return Ok(());
     }
-    let mut after = 0;
+    let (mut after, last) = (0, queries::last_seq(connection)?);
     loop {
-        let entries = queries::entries_after(connection, after, CHUNK)?;
+        let entries = queries::entries_between(connection, after, last, CHUNK)?;
         let Some(last) = entries.last() else {
             return Ok(());
         };

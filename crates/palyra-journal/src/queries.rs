@@ -1,4 +1,4 @@
-//! Reading: connections of their own, which see what is durable and never wait for the writer.
+//! Reading: connections of their own, which see what is written and never wait for the writer.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -85,15 +85,20 @@ impl Readers {
     }
 }
 
-/// Entries of the whole journal.
-pub(crate) fn entries_after(
+/// Entries of the whole journal after one place and up to another.
+pub(crate) fn entries_between(
     connection: &Connection,
     after: u64,
+    last: u64,
     limit: usize,
 ) -> Result<Vec<Recorded>, JournalError> {
     let sql = "SELECT seq, stream, revision, at, body FROM entries
-               WHERE seq > ?1 ORDER BY seq LIMIT ?2";
-    recorded(connection, sql, params![to_sql(after), count(limit)])
+               WHERE seq > ?1 AND seq <= ?2 ORDER BY seq LIMIT ?3";
+    recorded(
+        connection,
+        sql,
+        params![to_sql(after), to_sql(last), count(limit)],
+    )
 }
 
 /// Entries of one stream.

@@ -3,7 +3,7 @@
 //! A file that is not ours, is damaged or comes from a later version is refused before anything
 //! is written to it.
 
-use std::fs::{self, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -84,18 +84,24 @@ pub(crate) fn open_writer(path: &Path) -> Result<Connection, JournalError> {
     for file in [path.to_owned(), beside(path, "-wal"), beside(path, "-shm")] {
         restrict(&file).map_err(cannot)?;
     }
-    // With these, a commit is one append to the write-ahead log and one sync of it.
+    // A commit is one append to the write-ahead log. Its sync is the writer's own, so that the next
+    // group is filled meanwhile; before the log is folded back, SQLite syncs it all the same.
     connection
         .pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0))?;
     connection.execute_batch(
-        "PRAGMA synchronous = FULL;
-         PRAGMA fullfsync = ON;
+        "PRAGMA synchronous = NORMAL;
          PRAGMA cache_size = -16384;
          PRAGMA temp_store = MEMORY;
          PRAGMA recursive_triggers = ON;",
     )?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
     Ok(connection)
+}
+
+/// Opens the write-ahead log to sync it. SQLite makes it before the first read and keeps it until
+/// the last connection is closed.
+pub(crate) fn open_log(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).open(beside(path, "-wal"))
 }
 
 /// Opens the file, which [`open_writer`] has seen, for reading.
@@ -105,7 +111,8 @@ pub(crate) fn open_reader(path: &Path) -> Result<Connection, JournalError> {
     Ok(connection)
 }
 
-fn connect(path: &Path) -> Result<Connection, JournalError> {
+/// Opens the file, which is there, with nothing decided yet.
+pub(crate) fn connect(path: &Path) -> Result<Connection, JournalError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY)?;

@@ -1,7 +1,8 @@
 //! The journal as the rest of Palyra sees it.
 
+use std::fs::File;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
 use palyra_core::entry::{Entry, Fold, Recorded, Row, Stream};
@@ -9,12 +10,13 @@ use palyra_core::{Blob, CallId, Clock, Commitment};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::batch::{Append, Appended, Committed, Expected, Prepared, StreamAppend};
+use crate::checkpoints::Checkpoints;
 use crate::error::JournalError;
 use crate::projections::Projections;
 use crate::queries::{self, Readers, RowQuery};
 use crate::schema;
 use crate::unattested::Unattested;
-use crate::writer::{Request, Writer};
+use crate::writer::{self, Request, Writer};
 
 /// How many appends may wait; beyond that, appenders wait to be let in.
 const QUEUE: usize = 1_024;
@@ -41,7 +43,7 @@ pub struct JournalStore {
 
 struct Inner {
     queue: Option<mpsc::Sender<Request>>,
-    writer: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
     readers: Readers,
     shared: Arc<Shared>,
 }
@@ -73,16 +75,21 @@ impl JournalStore {
         let mut connection = schema::open_writer(&path)?;
         projections.reconcile(&mut connection)?;
         let shared = Arc::new(Shared::default());
-        let writer = Writer::new(connection, projections, clock, Arc::clone(&shared))?;
+        let checkpoints = Checkpoints::of(&mut connection, schema::connect(&path)?)?;
+        let writer = Writer::new(
+            connection,
+            checkpoints,
+            projections,
+            clock,
+            Arc::clone(&shared),
+        )?;
         let (queue, requests) = mpsc::channel(QUEUE);
-        let thread = std::thread::Builder::new()
-            .name("palyra-journal".to_owned())
-            .spawn(move || writer.run(requests))
-            .map_err(cannot)?;
+        let threads =
+            writer::start(writer, requests, || schema::open_log(&path)).map_err(cannot)?;
         Ok(Self {
             inner: Arc::new(Inner {
                 queue: Some(queue),
-                writer: Some(thread),
+                threads,
                 readers: Readers::new(path),
                 shared,
             }),
@@ -95,8 +102,9 @@ impl JournalStore {
     /// Dropping the future takes nothing back: what was accepted may still become durable.
     ///
     /// # Errors
-    /// A stream is not where it was expected, or the journal could not be written. Either way
-    /// nothing of this append is recorded.
+    /// A stream is not where it was expected, or the journal could not be written: nothing of
+    /// this append is recorded. Only after [`JournalError::Unsynced`] it is open whether the disk
+    /// kept it, and the journal takes nothing more until it is opened again.
     pub async fn append(&self, batch: Append) -> Result<Appended, JournalError> {
         let blobs = batch.blobs.into_iter().map(Committed::from).collect();
         self.submit(batch.streams, blobs).await
@@ -130,7 +138,8 @@ impl JournalStore {
         let queue = self.inner.queue.as_ref().ok_or(JournalError::Closed)?;
         let sent = queue.send(Request { batch, reply }).await;
         sent.map_err(|_| JournalError::Closed)?;
-        answer.await.unwrap_or(Err(JournalError::Closed))
+        let (answer, _spent) = answer.await.map_err(|_| JournalError::Closed)?;
+        answer
     }
 
     /// Entries after this place in the whole journal, in order. This reads the disk and blocks.
@@ -140,7 +149,7 @@ impl JournalStore {
     pub fn read(&self, after: u64, limit: usize) -> Result<Vec<Recorded>, JournalError> {
         self.inner
             .readers
-            .with(|reader| queries::entries_after(reader, after, limit))
+            .with(|reader| queries::entries_between(reader, after, self.head(), limit))
     }
 
     /// All entries of one stream, in order. This reads the disk and blocks.
@@ -231,6 +240,12 @@ impl JournalStore {
         let cap = &self.inner.shared.page_cap;
         cap.store(pages, std::sync::atomic::Ordering::SeqCst);
     }
+
+    /// From now on the disk does, or does not, refuse to sync.
+    pub(crate) fn refuse_sync(&self, refuse: bool) {
+        let refused = &self.inner.shared.refuse_sync;
+        refused.store(refuse, std::sync::atomic::Ordering::SeqCst);
+    }
 }
 
 impl std::fmt::Debug for JournalStore {
@@ -247,9 +262,9 @@ impl Drop for Inner {
         // The writer is the last to close, so that it is the one to tidy up the log.
         self.readers.close();
         drop(self.queue.take());
-        if let Some(writer) = self.writer.take() {
+        for thread in self.threads.drain(..) {
             // It panicked if this fails, and said so.
-            let _ended = writer.join();
+            let _ended = thread.join();
         }
     }
 }
@@ -258,8 +273,12 @@ impl Drop for Inner {
 pub(crate) struct Shared {
     head: watch::Sender<u64>,
     state: Mutex<JournalState>,
+    /// Why the disk cannot be believed any more.
+    unsynced: OnceLock<JournalError>,
     #[cfg(test)]
     page_cap: std::sync::atomic::AtomicU32,
+    #[cfg(test)]
+    refuse_sync: std::sync::atomic::AtomicBool,
 }
 
 impl Default for Shared {
@@ -267,22 +286,56 @@ impl Default for Shared {
         Self {
             head: watch::Sender::new(0),
             state: Mutex::new(JournalState::Writable),
+            unsynced: OnceLock::new(),
             #[cfg(test)]
             page_cap: std::sync::atomic::AtomicU32::new(0),
+            #[cfg(test)]
+            refuse_sync: std::sync::atomic::AtomicBool::new(false),
         }
     }
 }
 
 impl Shared {
-    /// Everything up to here is on disk.
+    /// Everything up to here is on disk; later groups may have said so before.
     pub(crate) fn durable(&self, head: u64) {
+        self.head.send_if_modified(|known| {
+            let moved = head > *known;
+            *known = head.max(*known);
+            moved
+        });
+    }
+
+    /// Makes what is in the log durable. A sync that failed is never tried again: the kernel may
+    /// have dropped the pages and would call the next one a success.
+    pub(crate) fn sync(&self, log: &File, head: u64) -> Result<(), JournalError> {
+        let synced = log.sync_data();
+        #[cfg(test)]
+        let synced = synced.and_then(|()| self.refused());
+        if let Err(error) = synced {
+            let error = JournalError::Unsynced(Arc::new(error));
+            tracing::error!(%error, "the journal takes no entries until the daemon is restarted");
+            let error = self.unsynced.get_or_init(|| error);
+            self.failed(error);
+        }
+        self.still_synced()?;
+        self.durable(head);
+        Ok(())
+    }
+
+    /// Whether every sync went through.
+    pub(crate) fn still_synced(&self) -> Result<(), JournalError> {
+        self.unsynced
+            .get()
+            .map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    /// A group was written.
+    pub(crate) fn took(&self) {
         let mut state = self.state();
-        if *state != JournalState::Writable {
+        if *state != JournalState::Writable && self.unsynced.get().is_none() {
             *state = JournalState::Writable;
             tracing::info!("the journal takes entries again");
         }
-        drop(state);
-        self.head.send_replace(head);
     }
 
     /// A group was lost.
@@ -310,6 +363,14 @@ impl Shared {
         let pages = if pages == 0 { u32::MAX - 1 } else { pages };
         writer.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))?;
         Ok(())
+    }
+
+    #[cfg(test)]
+    fn refused(&self) -> std::io::Result<()> {
+        let refuse = self.refuse_sync.load(std::sync::atomic::Ordering::SeqCst);
+        (!refuse)
+            .then_some(())
+            .ok_or_else(|| std::io::Error::other("refused"))
     }
 
     fn state(&self) -> MutexGuard<'_, JournalState> {

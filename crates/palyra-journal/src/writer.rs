@@ -1,13 +1,17 @@
-//! The one thread that writes: it drains the queue into one transaction and syncs once for all.
+//! The one that writes: it drains the queue into one transaction and syncs once for all.
 //!
-//! The syscalls of a group, after its inserts: one write per changed page and one sync of the
-//! write-ahead log. Only then does the head move and do the appenders hear about it. Folding the
-//! log back into the file waits until they have heard.
+//! Two threads take turns at it. Whoever has the turn collects what waits, inserts it and commits,
+//! which writes the pages to the write-ahead log; then the other has the turn, while the first
+//! syncs the log, moves the head and answers the appenders. So inserting never waits for the disk,
+//! nobody hears of anything before it is durable, and what is durable is always a beginning of
+//! what was written. Folding the log back into the file comes after the answers.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::fs::File;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 
-use palyra_core::entry::Recorded;
+use palyra_core::entry::{Entry, Recorded};
 use palyra_core::{Clock, Timestamp};
 use rusqlite::{Connection, params};
 use tokio::sync::{mpsc, oneshot};
@@ -26,52 +30,125 @@ const MAX_APPENDS: usize = 512;
 /// or at this many bytes, so that huge outputs do not make everybody wait for ever.
 const MAX_BYTES: usize = 4 << 20;
 
+/// One writes while the other waits for the disk.
+const THREADS: usize = 2;
+
 /// Streams whose heads are remembered, per generation.
 const REMEMBERED: usize = 4_096;
 
 /// An append and the one who waits for it.
 pub(crate) struct Request {
     pub(crate) batch: Prepared,
-    pub(crate) reply: oneshot::Sender<Answer>,
+    pub(crate) reply: oneshot::Sender<Reply>,
 }
+
+/// The answer, and what was appended: freeing it takes its time, and the writer's is everybody's.
+pub(crate) type Reply = (Answer, Prepared);
 
 type Answer = Result<Appended, JournalError>;
 
-/// Everything the thread owns.
+/// Starts the two threads; they end when every handle of the journal is gone. `log` opens the
+/// write-ahead log: a descriptor each, because the kernel tells each descriptor once that pages
+/// were lost, and both must hear it.
+pub(crate) fn start(
+    writer: Writer,
+    queue: mpsc::Receiver<Request>,
+    log: impl Fn() -> std::io::Result<File>,
+) -> std::io::Result<Vec<JoinHandle<()>>> {
+    let (shared, checkpoints) = (Arc::clone(&writer.shared), Arc::clone(&writer.checkpoints));
+    let turns = Arc::new(Mutex::new(Turn { writer, queue }));
+    let thread = |_| {
+        let (turns, shared, log) = (Arc::clone(&turns), Arc::clone(&shared), log()?);
+        let checkpoints = Arc::clone(&checkpoints);
+        std::thread::Builder::new()
+            .name("palyra-journal".to_owned())
+            .spawn(move || take_turns(&turns, &log, &checkpoints, &shared))
+    };
+    (0..THREADS).map(thread).collect()
+}
+
+fn take_turns(turns: &Mutex<Turn>, log: &File, checkpoints: &Checkpoints, shared: &Arc<Shared>) {
+    // Should a fold panic, nobody must believe that the journal still writes.
+    let _alarm = Alarm(Arc::clone(shared));
+    loop {
+        // Poisoned: the other one panicked in the middle of a transaction.
+        let Ok(mut turn) = turns.lock() else { return };
+        let Some(written) = turn.take() else { return };
+        drop(turn);
+        if written.make_durable(log, shared) {
+            checkpoints.run_if_due(|| turns.lock().ok());
+        }
+    }
+}
+
+/// What one of the threads has at a time.
+struct Turn {
+    writer: Writer,
+    queue: mpsc::Receiver<Request>,
+}
+
+impl Turn {
+    /// Waits for appends and writes them; `None` once there will be no more.
+    fn take(&mut self) -> Option<Written> {
+        let first = self.queue.blocking_recv()?;
+        Some(self.writer.group(first, &mut self.queue))
+    }
+}
+
+/// A group that is in the log or failed to get there; nobody has heard yet.
+struct Written {
+    outcome: Result<(), JournalError>,
+    head: u64,
+    answers: Vec<(oneshot::Sender<Reply>, Reply)>,
+}
+
+impl Written {
+    /// Syncs the log, answers everybody in the group, and says whether it is durable.
+    fn make_durable(self, log: &File, shared: &Shared) -> bool {
+        let outcome = self.outcome.and_then(|()| shared.sync(log, self.head));
+        for (reply, (answer, spent)) in self.answers {
+            // A conflict is held back until here: had the group failed, there was none.
+            let answer = outcome.clone().and(answer);
+            // The appender may be gone; what it appended is durable all the same.
+            let _gone = reply.send((answer, spent));
+        }
+        outcome.is_ok()
+    }
+}
+
+/// Everything whoever has the turn writes with.
 pub(crate) struct Writer {
     connection: Connection,
     projections: Projections,
     clock: Arc<dyn Clock>,
     shared: Arc<Shared>,
-    /// The last place that is durable.
+    /// The last place that is written; durable is what [`Shared`] says.
     head: u64,
-    /// Revisions on disk.
+    /// Revisions of streams, with those of the open transaction.
     known: Generations<String, u64>,
     /// Differs when another process wrote the file.
     data_version: i64,
     /// What was known about the disk was thrown away.
     lost: bool,
-    checkpoints: Checkpoints,
+    checkpoints: Arc<Checkpoints>,
 }
 
 /// A transaction being filled.
 struct Group {
+    at: Timestamp,
     last_seq: u64,
-    /// Revisions of the streams it touched.
-    heads: HashMap<String, u64>,
     bytes: usize,
-    changed: bool,
-    answers: Vec<(oneshot::Sender<Answer>, Answer)>,
+    answers: Vec<(oneshot::Sender<Reply>, Reply)>,
 }
 
 impl Writer {
     pub(crate) fn new(
-        mut connection: Connection,
+        connection: Connection,
+        checkpoints: Checkpoints,
         projections: Projections,
         clock: Arc<dyn Clock>,
         shared: Arc<Shared>,
     ) -> Result<Self, JournalError> {
-        let checkpoints = Checkpoints::of(&mut connection)?;
         let data_version = data_version(&connection)?;
         let head = queries::last_seq(&connection)?;
         shared.durable(head);
@@ -84,37 +161,27 @@ impl Writer {
             known: Generations::new(REMEMBERED),
             data_version,
             lost: false,
-            checkpoints,
+            checkpoints: Arc::new(checkpoints),
         })
     }
 
-    /// Runs until every handle of the journal is gone.
-    pub(crate) fn run(mut self, mut queue: mpsc::Receiver<Request>) {
-        // Should a fold panic, nobody must believe that the journal still writes.
-        let _alarm = Alarm(Arc::clone(&self.shared));
-        while let Some(first) = queue.blocking_recv() {
-            self.group(first, &mut queue);
-        }
-    }
-
-    /// Makes one group durable, or none of it, and answers everybody in it.
-    fn group(&mut self, first: Request, queue: &mut mpsc::Receiver<Request>) {
-        let mut group = Group::new();
+    /// Fills one group and writes it, or none of it; durable it is not yet.
+    fn group(&mut self, first: Request, queue: &mut mpsc::Receiver<Request>) -> Written {
+        let mut group = Group::new(self.clock.now());
         let outcome = self
             .fill(&mut group, first, queue)
-            .and_then(|()| self.commit(&mut group));
-        if let Err(error) = &outcome {
-            self.abandon();
-            self.shared.failed(error);
+            .and_then(|()| self.commit(&group));
+        match &outcome {
+            Ok(()) => self.shared.took(),
+            Err(error) => {
+                self.abandon();
+                self.shared.failed(error);
+            }
         }
-        for (reply, answer) in group.answers {
-            // A conflict is held back until here: had the commit failed, there was none.
-            let answer = outcome.clone().and(answer);
-            // The appender may be gone; what it appended is durable all the same.
-            let _gone = reply.send(answer);
-        }
-        if outcome.is_ok() {
-            self.checkpoints.run_if_due(&self.connection);
+        Written {
+            outcome,
+            head: group.last_seq,
+            answers: group.answers,
         }
     }
 
@@ -127,14 +194,13 @@ impl Writer {
     ) -> Result<(), JournalError> {
         let begun = self.begin(group);
         let mut next = Some(first);
-        while let Some(Request { batch, reply }) = next {
-            let staged = begun.clone().and_then(|()| self.stage(group, batch));
-            match staged {
-                Ok(answer) => group.answers.push((reply, answer)),
-                Err(error) => {
-                    group.answers.push((reply, Err(error.clone())));
-                    return Err(error);
-                }
+        while let Some(Request { mut batch, reply }) = next {
+            let staged = begun.clone().and_then(|()| self.stage(group, &mut batch));
+            let lost = staged.as_ref().err().cloned();
+            let answer = staged.and_then(|answer| answer);
+            group.answers.push((reply, (answer, batch)));
+            if let Some(error) = lost {
+                return Err(error);
             }
             next = if group.is_full() {
                 None
@@ -146,6 +212,7 @@ impl Writer {
     }
 
     fn begin(&mut self, group: &mut Group) -> Result<(), JournalError> {
+        self.shared.still_synced()?;
         #[cfg(test)]
         self.shared.cap_pages(&self.connection)?;
         self.connection
@@ -166,14 +233,14 @@ impl Writer {
 
     /// Puts one append into the transaction, or says why it alone is refused. `Err` means that
     /// the whole group is lost.
-    fn stage(&mut self, group: &mut Group, batch: Prepared) -> Result<Answer, JournalError> {
-        let revisions = match self.check(group, &batch.streams)? {
+    fn stage(&mut self, group: &mut Group, batch: &mut Prepared) -> Result<Answer, JournalError> {
+        let revisions = match self.check(&batch.streams)? {
             Ok(revisions) => revisions,
             Err(conflict) => return Ok(Err(conflict)),
         };
-        let (before, at) = (group.last_seq, self.clock.now());
-        for (stream, revision) in batch.streams.into_iter().zip(&revisions) {
-            match self.insert_entries(group, stream, *revision, at) {
+        let before = group.last_seq;
+        for (stream, revision) in batch.streams.iter_mut().zip(&revisions) {
+            match self.insert_entries(group, stream, *revision) {
                 Ok(()) => {}
                 Err(conflict @ JournalError::Conflict { .. }) if group.last_seq == before => {
                     return Ok(Err(conflict));
@@ -183,7 +250,6 @@ impl Writer {
         }
         for blob in &batch.blobs {
             self.insert_blob(blob)?;
-            group.changed = true;
         }
         group.bytes = group.bytes.saturating_add(batch.bytes);
         Ok(Ok(Appended {
@@ -200,7 +266,6 @@ impl Writer {
     /// fails in the unique index if it is not.
     fn check(
         &self,
-        group: &Group,
         streams: &[PreparedStream],
     ) -> Result<Result<Vec<u64>, JournalError>, JournalError> {
         let mut revisions = Vec::with_capacity(streams.len());
@@ -209,7 +274,6 @@ impl Writer {
             let at_its_word = place == 0 && stream.says_new() && !stream.entries.is_empty();
             let known = ahead
                 .get(stream.name.as_str())
-                .or_else(|| group.heads.get(&stream.name))
                 .or_else(|| self.known.get(&stream.name));
             let found = match known {
                 Some(revision) => *revision,
@@ -233,16 +297,15 @@ impl Writer {
     fn insert_entries(
         &mut self,
         group: &mut Group,
-        mut stream: PreparedStream,
+        stream: &mut PreparedStream,
         revision: u64,
-        at: Timestamp,
     ) -> Result<(), JournalError> {
-        let entries = std::mem::take(&mut stream.entries);
-        if entries.is_empty() {
+        if stream.entries.is_empty() {
             return Ok(());
         }
-        let mut place = revision - entries.len() as u64;
-        for (entry, body) in entries {
+        let mut place = revision - stream.entries.len() as u64;
+        let mut entries = std::mem::take(&mut stream.entries);
+        for (entry, body) in &mut entries {
             place += 1;
             let seq = group.last_seq + 1;
             let inserted = self
@@ -256,8 +319,8 @@ impl Writer {
                     stream.name,
                     to_sql(place),
                     entry.kind(),
-                    at.as_millis(),
-                    body,
+                    group.at.as_millis(),
+                    &*body,
                 ]);
             if let Err(error) = inserted {
                 let taken = stream.says_new() && place == 1 && is_duplicate(&error);
@@ -270,15 +333,17 @@ impl Writer {
             group.last_seq = seq;
             let recorded = Recorded {
                 seq,
-                stream: stream.name.clone(),
+                stream: std::mem::take(&mut stream.name),
                 revision: place,
-                at,
-                entry,
+                at: group.at,
+                entry: std::mem::replace(entry, Entry::Interrupted),
             };
-            self.projections.apply(&self.connection, &recorded)?;
+            let applied = self.projections.apply(&self.connection, &recorded);
+            (stream.name, *entry) = (recorded.stream, recorded.entry);
+            applied?;
         }
-        group.changed = true;
-        group.heads.insert(stream.name, place);
+        stream.entries = entries;
+        self.known.insert(stream.name.clone(), place, 1);
         Ok(())
     }
 
@@ -298,18 +363,12 @@ impl Writer {
         Ok(())
     }
 
-    /// Returns once the group is on disk; what is remembered follows.
-    fn commit(&mut self, group: &mut Group) -> Result<(), JournalError> {
+    /// Returns once the group is in the log, where every connection sees it.
+    fn commit(&mut self, group: &Group) -> Result<(), JournalError> {
         self.projections.write(&self.connection)?;
         self.connection.prepare_cached("COMMIT")?.execute([])?;
         self.projections.committed();
-        for (stream, revision) in group.heads.drain() {
-            self.known.insert(stream, revision, 1);
-        }
         self.head = group.last_seq;
-        if group.changed {
-            self.shared.durable(self.head);
-        }
         Ok(())
     }
 
@@ -331,12 +390,11 @@ impl Writer {
 }
 
 impl Group {
-    fn new() -> Self {
+    const fn new(at: Timestamp) -> Self {
         Self {
+            at,
             last_seq: 0,
-            heads: HashMap::new(),
             bytes: 0,
-            changed: false,
             answers: Vec::new(),
         }
     }

@@ -65,7 +65,7 @@ async fn gather() {
 #[tokio::test]
 async fn a_conflict_refuses_itself_and_not_its_neighbours() {
     let place = Place::new();
-    let journal = place.open_telling_commits();
+    let journal = place.open();
     let held = place.hold();
     let contested = Stream::Approval(palyra_core::ApprovalId::mint(
         palyra_core::Timestamp::from_millis(1),
@@ -146,7 +146,7 @@ async fn a_stream_that_is_only_on_disk_is_a_conflict_of_its_own_too() {
         append(&journal, stream).await.unwrap();
     }
     drop(journal);
-    let journal = place.open_telling_commits();
+    let journal = place.open();
     let held = place.hold();
     let mut waiting = tokio::task::JoinSet::new();
     for stream in &old {

@@ -1,15 +1,15 @@
 //! Journals in temporary folders, and the small things that tests append.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use palyra_core::entry::{Entry, Fold, Recorded, Row, Stream};
 use palyra_core::{CallId, Clock, Timestamp};
 use palyra_journal::{Append, Expected, JournalStore, StreamAppend};
-use tokio::sync::watch;
 
-/// A clock that moves by one millisecond each time it is looked at.
+/// A clock that moves by one millisecond each time it is looked at: the writer looks once a group,
+/// so entries of one commit have one time.
 #[derive(Default)]
 pub(crate) struct Ticking(AtomicI64);
 
@@ -22,18 +22,6 @@ impl Clock for Ticking {
 
 pub(crate) fn clock() -> Arc<dyn Clock> {
     Arc::new(Ticking::default())
-}
-
-/// A clock that shows the head: it stands still while a group is filled and moves with each
-/// commit, so that entries of one commit have one time.
-#[derive(Default)]
-pub(crate) struct HeadClock(OnceLock<watch::Receiver<u64>>);
-
-impl Clock for HeadClock {
-    fn now(&self) -> Timestamp {
-        let head = self.0.get().map_or(0, |head| *head.borrow());
-        Timestamp::from_millis(i64::try_from(head).unwrap())
-    }
 }
 
 /// A folder that is removed, with a journal in it that can be opened again and again.
@@ -62,15 +50,6 @@ impl Place {
 
     pub(crate) fn open_with(&self, folds: Vec<Box<dyn Fold>>) -> JournalStore {
         JournalStore::open(&self.file(), folds, clock()).unwrap()
-    }
-
-    /// A journal whose entries tell by their time which commit they came in.
-    pub(crate) fn open_telling_commits(&self) -> JournalStore {
-        let clock = Arc::new(HeadClock::default());
-        let seen: Arc<dyn Clock> = Arc::clone(&clock) as _;
-        let journal = JournalStore::open(&self.file(), Vec::new(), seen).unwrap();
-        clock.0.set(journal.watch()).unwrap();
-        journal
     }
 
     /// Keeps the writer from starting a transaction until this is dropped.
