@@ -49,11 +49,23 @@ pub(super) struct Observed {
     cgroup: Option<PathBuf>,
 }
 
-/// The cgroup this process is in. Looked at before the walls: `/proc` might be behind them.
-pub(super) fn cgroup() -> Option<PathBuf> {
-    cgroup::name_of(Path::new("/proc/self/cgroup"))
-        .ok()
-        .flatten()
+/// What is looked at before there is an order, while nobody waits.
+#[derive(Debug, Clone)]
+pub(super) struct SeenAhead {
+    /// The cgroup this process is in. Looked at before the walls: `/proc` might be behind them.
+    cgroup: Option<PathBuf>,
+    /// The kernel only ever takes from this set, and has to be asked about each member.
+    bounding: CapabilitySet,
+}
+
+impl SeenAhead {
+    pub(super) fn look() -> Self {
+        let cgroup = cgroup::name_of(Path::new("/proc/self/cgroup"));
+        Self {
+            cgroup: cgroup.ok().flatten(),
+            bounding: bounding_set(),
+        }
+    }
 }
 
 impl Observed {
@@ -61,7 +73,7 @@ impl Observed {
     pub(super) fn look(
         masked: &[PathBuf],
         limits: &[(Resource, Rlimit)],
-        cgroup: Option<PathBuf>,
+        ahead: SeenAhead,
     ) -> Self {
         let number = |pid: rustix::process::Pid| pid.as_raw_nonzero().get();
         let own_groups = rustix::process::getgroups().unwrap_or_default();
@@ -87,8 +99,8 @@ impl Observed {
             gids: [gid, rustix::process::getegid()].map(|gid| gid.as_raw()),
             other_groups: own_groups.iter().filter(|group| **group != gid).count(),
             back_to_root: become_root(),
-            bounding: bounding_set(),
-            cgroup,
+            bounding: ahead.bounding,
+            cgroup: ahead.cgroup,
         }
     }
 }
@@ -126,8 +138,8 @@ fn bounding_set() -> CapabilitySet {
 }
 
 /// Looks and judges without meaning it, for [`super::target`]'s rehearsal.
-pub(super) fn rehearse(expected: &Expected<'_>) -> Vec<Layer> {
-    let seen = Observed::look(&["/".into()], expected.limits, None);
+pub(super) fn rehearse(expected: &Expected<'_>, ahead: SeenAhead) -> Vec<Layer> {
+    let seen = Observed::look(&["/".into()], expected.limits, ahead);
     let _ = std::hint::black_box(judge(expected, &seen));
     let every = [landlock, identity, limits];
     let mut layers: Vec<Layer> = every

@@ -12,13 +12,14 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use palyra_core::plan::RunAs;
 use palyra_core::{FileId, Limits, ProgramId, RunErrorKind};
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use rustix::thread::{CapabilitySet, Gid, Uid};
 
+use super::observe::SeenAhead;
 use super::server::Shared;
 use super::{files, observe};
 use crate::landlock::{self, Abi};
@@ -83,9 +84,9 @@ pub(super) fn run(shared: &Shared, supervisor: Pid, link: &OwnedFd) -> i32 {
     // Files made by a call look as if made from a shell, whatever the daemon's mask is.
     rustix::process::umask(rustix::fs::Mode::WGRP | rustix::fs::Mode::WOTH);
 
-    let cgroup = observe::cgroup();
+    let ahead = SeenAhead::look();
     let mut packet = vec![0; PACKET];
-    rehearse(&mut packet);
+    rehearse(&mut packet, ahead.clone());
 
     let Ok(Some((length, handles))) = wire::receive(&shared.control, &mut packet) else {
         return 0;
@@ -114,7 +115,7 @@ pub(super) fn run(shared: &Shared, supervisor: Pid, link: &OwnedFd) -> i32 {
     if wire::send(link, &assignment, &[handles.report.as_fd()]).is_err() {
         return DID_NOT_RUN;
     }
-    match carry_out(supervisor, &order, &handles, cgroup) {
+    match carry_out(supervisor, &order, &handles, ahead) {
         Ok(()) => 0,
         Err(refusal) => refuse(&handles.report, refusal),
     }
@@ -122,7 +123,7 @@ pub(super) fn run(shared: &Shared, supervisor: Pid, link: &OwnedFd) -> i32 {
 
 /// Goes through the motions of an order once, without doing anything, while nobody waits: after a
 /// fork every page of code and memory has to be fetched again when it is first touched.
-fn rehearse(packet: &mut [u8]) {
+fn rehearse(packet: &mut [u8], ahead: SeenAhead) {
     let example = Order {
         work: Work::Process {
             program: "/bin/true".into(),
@@ -178,7 +179,7 @@ fn rehearse(packet: &mut [u8]) {
         limits: &limits,
         root_keeps: ROOT_KEEPS,
     };
-    let layers = observe::rehearse(&expected);
+    let layers = observe::rehearse(&expected, ahead);
     let confined = Report::Confined {
         supervisor: 0,
         session: 0,
@@ -216,7 +217,7 @@ fn carry_out(
     supervisor: Pid,
     order: &Order,
     handles: &Handles<OwnedFd>,
-    cgroup: Option<PathBuf>,
+    ahead: SeenAhead,
 ) -> Result<(), Refusal> {
     // Made while memory is all there is to it: a NUL in an argument ends here.
     let program = match &order.work {
@@ -242,7 +243,7 @@ fn carry_out(
         limits: &limits,
         root_keeps: ROOT_KEEPS,
     };
-    let observed = observe::Observed::look(&order.masked, &limits, cgroup);
+    let observed = observe::Observed::look(&order.masked, &limits, ahead);
     let layers = observe::judge(&expected, &observed)
         .map_err(|missing| Refusal::new(RunErrorKind::SandboxDegraded, missing))?;
     let confined = Report::Confined {
