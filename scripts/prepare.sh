@@ -28,6 +28,37 @@ curl curl
 NEEDS
 }
 
+# Which series of a client a distribution's release is tested with, as apt spells it. A release has
+# one series for its whole life, so a mirror that has another is not the one that was meant.
+client_pins() {
+    cat <<'PINS'
+bookworm git 1:2.39.*
+bookworm nodejs 18.*
+bookworm python3 3.11.*
+bookworm curl 7.88.*
+trixie git 1:2.47.*
+trixie nodejs 20.*
+trixie python3 3.13.*
+trixie curl 8.14.*
+noble git 1:2.43.*
+noble nodejs 18.19.*
+noble python3 3.12.*
+noble curl 8.5.*
+PINS
+}
+
+release_name() {
+    # shellcheck disable=SC1091 # the distribution's
+    (. /etc/os-release 2>/dev/null && printf '%s\n' "${VERSION_CODENAME:-unknown}")
+}
+
+# The package with its pin; by its name alone where this release has none.
+pinned() {
+    local release="$1" package="$2" version
+    version="$(client_pins | awk -v r="$release" -v p="$package" '$1 == r && $2 == p { print $3 }')"
+    printf '%s\n' "$package${version:+=$version}"
+}
+
 # Reads "command package" lines; prints those whose command is missing.
 missing() {
     local command package
@@ -119,8 +150,11 @@ prepare_clients() {
     while read -r command package; do packages+=("$package"); done < <(client_needs | missing)
     if [ "${#packages[@]}" -eq 0 ]; then return 0; fi
     if [ -n "${CI:-}" ]; then
-        say "missing, to be installed: ${packages[*]}"
-        apt_install "${packages[@]}"
+        local release pins=()
+        release="$(release_name)"
+        for package in "${packages[@]}"; do pins+=("$(pinned "$release" "$package")"); done
+        say "missing, to be installed: ${pins[*]}"
+        apt_install "${pins[@]}"
     else
         say "tests that need ${packages[*]} will not run; to add: sudo apt-get install -y ${packages[*]}"
     fi

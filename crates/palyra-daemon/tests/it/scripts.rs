@@ -1,5 +1,6 @@
 //! The scripts that the README names, run as they are: `./run` twice, and `make demo`'s walk.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -82,4 +83,48 @@ fn run_starts_a_daemon_links_palyra_and_is_quick_the_second_time() {
 fn the_demo_walks_to_its_end() {
     let folder = tempfile::tempdir().unwrap();
     let _ = Ran::from(script("scripts/demo.sh", folder.path()).output().unwrap()).expect_code(0);
+}
+
+/// What `prepare_clients` does on a machine without clients, with an `apt-get` that only tells.
+fn clients(ci: bool) -> String {
+    let machine = tempfile::tempdir().unwrap();
+    for name in ["awk", "bash", "cat", "dirname", "env", "id"] {
+        let real = ["/usr/bin", "/bin"].map(|folder| Path::new(folder).join(name));
+        let real = real.into_iter().find(|path| path.exists()).unwrap();
+        std::os::unix::fs::symlink(real, machine.path().join(name)).unwrap();
+    }
+    for name in ["apt-get", "sudo"] {
+        let told = machine.path().join(name);
+        std::fs::write(&told, format!("#!/bin/bash\necho {name} \"$@\"\n")).unwrap();
+        std::fs::set_permissions(&told, PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    let lines = "set -euo pipefail; . scripts/prepare.sh; release_name() { echo bookworm; }; \
+                 prepare_clients";
+    let mut command = Command::new(machine.path().join("bash"));
+    command.args(["-c", lines]).current_dir(checkout());
+    command.env_clear().env("PATH", machine.path());
+    if ci {
+        command.env("CI", "true");
+    }
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn clients_are_pinned_under_ci_and_only_named_otherwise() {
+    let told = clients(true);
+    let line = told.lines().find(|line| line.contains(" install "));
+    let line = line.unwrap_or_else(|| panic!("{told}"));
+    for pinned in [
+        "git=1:2.39.*",
+        "nodejs=18.*",
+        "python3=3.11.*",
+        "curl=7.88.*",
+    ] {
+        assert!(line.contains(pinned), "{line}");
+    }
+    let told = clients(false);
+    assert!(told.contains("tests that need git nodejs python3 curl will not run"));
+    assert!(!told.contains("--no-install-recommends"));
 }
