@@ -97,7 +97,7 @@ impl GatewayService {
     pub fn overview(&self, caller: &Caller) -> Result<Overview, Refusal> {
         self.allowed(caller, Action::DaemonStatus, Resource::Daemon)?;
         Ok(Overview {
-            policy_version: self.0.policy.version().to_owned(),
+            policy_version: self.0.policy.version(),
             live_calls: self.0.lock_live().len(),
             pending_approvals: self.0.waiting.count(),
             journal_head: self.0.journal.head(),

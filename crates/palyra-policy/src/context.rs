@@ -1,10 +1,11 @@
 //! Facts as a Cedar context, built natively.
 
-use cedar_policy::{Context, RestrictedExpression};
-use palyra_core::{Channel, Denial, DeviceId, Effect, Facts, Grant, Timestamp};
+use cedar_policy::{Context, EntityUid, RestrictedExpression};
+use palyra_core::{Channel, Denial, DeviceId, Effect, Facts, Grant, Timestamp, ToolName};
 use std::path::Path;
 
 use crate::error::{broken, unavailable};
+use crate::places;
 use crate::vocabulary::Vocabulary;
 
 type Pair = (String, RestrictedExpression);
@@ -24,8 +25,11 @@ pub(crate) fn of_call(words: &Vocabulary, facts: &Facts) -> Result<Context, Deni
     let mut pairs = origin(words, &facts.origin.device, facts.origin.channel);
     pairs.extend([
         pair("run", text(facts.origin.run.as_str())),
+        pair("tool", entity(words.tool(&facts.tool))),
         pair("now", instant(facts.now)),
         pair("digest", text(facts.digest().to_text())),
+        pair("opaque", truth(is_opaque(&facts.effects))),
+        pair("inside", truth(is_inside(facts))),
         pair("capabilities", RestrictedExpression::new_set(capabilities)),
         pair("tier", long(facts.tier.rank())),
         pair(
@@ -34,6 +38,7 @@ pub(crate) fn of_call(words: &Vocabulary, facts: &Facts) -> Result<Context, Deni
         ),
     ]);
     pairs.extend(effects(&facts.effects)?);
+    pairs.extend(nothing_yet());
     if let Some(workspace) = &facts.workspace {
         pairs.push(pair("workspace", text(path(workspace)?)));
     }
@@ -46,33 +51,59 @@ pub(crate) fn of_call(words: &Vocabulary, facts: &Facts) -> Result<Context, Deni
 /// The most ordinary call there is: from here and now, unknown effects, nothing granted.
 pub(crate) fn of_listing(
     words: &Vocabulary,
+    tool: &ToolName,
     device: &DeviceId,
     channel: Channel,
 ) -> Result<Context, Denial> {
     let mut pairs = origin(words, device, channel);
     pairs.extend([
         pair("run", text("")),
+        pair("tool", entity(words.tool(tool))),
         pair("now", instant(Timestamp::from_millis(0))),
         pair("digest", text("")),
         pair("capabilities", RestrictedExpression::new_set([])),
         pair("tier", long(palyra_core::Tier::B.rank())),
         pair("calls_last_minute", long(0)),
+        pair("opaque", truth(false)),
+        pair("inside", truth(true)),
     ]);
     pairs.extend(effects(&[])?);
+    pairs.extend(nothing_yet());
     finish(pairs)
 }
 
 fn origin(words: &Vocabulary, device: &DeviceId, channel: Channel) -> Vec<Pair> {
-    let mut pairs = Vec::with_capacity(16);
-    pairs.push(pair(
-        "device",
-        RestrictedExpression::new_entity_uid(words.device(device)),
-    ));
-    pairs.push(pair(
-        "channel",
-        RestrictedExpression::new_entity_uid(words.channel(channel)),
-    ));
+    let mut pairs = Vec::with_capacity(24);
+    pairs.push(pair("device", entity(words.device(device))));
+    pairs.push(pair("channel", entity(words.channel(channel))));
     pairs
+}
+
+/// Whether something runs that runs what it is given: then nobody knows what the call does.
+fn is_opaque(effects: &[Effect]) -> bool {
+    effects.iter().any(|effect| match effect {
+        Effect::Exec { program } => {
+            let unknown = |group: &&str| matches!(*group, "interpreters" | "wrappers");
+            places::groups(program).iter().any(unknown)
+        }
+        Effect::FsRead { .. } | Effect::FsWrite { .. } => false,
+    })
+}
+
+/// Whether every file it touches is in its workspace, folder by folder.
+fn is_inside(facts: &Facts) -> bool {
+    facts.effects.iter().all(|effect| match effect {
+        Effect::Exec { .. } => true,
+        Effect::FsRead { path } | Effect::FsWrite { path } => facts
+            .workspace
+            .as_ref()
+            .is_some_and(|workspace| path.starts_with(workspace)),
+    })
+}
+
+/// What the facts of a call do not say yet.
+fn nothing_yet() -> [Pair; 4] {
+    ["hosts", "layers", "scopes", "taint"].map(|name| pair(name, RestrictedExpression::new_set([])))
 }
 
 fn effects(effects: &[Effect]) -> Result<[Pair; 3], Denial> {
@@ -92,7 +123,7 @@ fn effects(effects: &[Effect]) -> Result<[Pair; 3], Denial> {
 }
 
 fn granted(words: &Vocabulary, grant: &Grant) -> Result<RestrictedExpression, Denial> {
-    let agent = RestrictedExpression::new_entity_uid(words.agent(&grant.agent));
+    let agent = entity(words.agent(&grant.agent));
     RestrictedExpression::new_record([
         pair("agent", agent),
         pair("digest", text(grant.digest.to_text())),
@@ -108,6 +139,14 @@ fn finish(pairs: Vec<Pair>) -> Result<Context, Denial> {
 
 fn pair(name: &str, value: RestrictedExpression) -> Pair {
     (name.to_owned(), value)
+}
+
+fn entity(uid: EntityUid) -> RestrictedExpression {
+    RestrictedExpression::new_entity_uid(uid)
+}
+
+fn truth(value: bool) -> RestrictedExpression {
+    RestrictedExpression::new_bool(value)
 }
 
 fn text(value: impl Into<String>) -> RestrictedExpression {

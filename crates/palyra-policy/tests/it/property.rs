@@ -44,7 +44,7 @@ proptest! {
         presented in prop::option::of(presented()),
         tier in prop::sample::select(vec![Tier::B, Tier::Builtin]),
         calls_last_minute in prop_oneof![0..2_000_u64, Just(u64::MAX)],
-        program in prop::option::of("[ -~\u{80}-\u{2fff}]{0,20}"),
+        program in prop::option::of("[ -\\-0-~\u{80}-\u{2fff}]{0,20}"),
         at in prop_oneof![Just(0), -1_000_000..1_000_000_i64],
     ) {
         thread_local! {

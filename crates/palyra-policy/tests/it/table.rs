@@ -54,7 +54,7 @@ fn answers_name_their_policies_and_say_their_reasons() {
     assert_eq!(matched, ["allow_owner_execution"]);
     assert_eq!(
         engine.reason("allow_owner_execution"),
-        Some("the owner may run every tool")
+        Some("the owner may run every tool".to_owned())
     );
 
     let answer = engine.answer(&call(&who("claude"), ECHO, "x")).unwrap();
