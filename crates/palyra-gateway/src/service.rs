@@ -12,6 +12,7 @@ use palyra_core::{
     AgentName, CallId, CanonicalJson, Channel, Clock, Denial, DenialCode, DeviceId, DigestKey,
     Facts, Principal, RunId, ToolProposal,
 };
+use palyra_effects::Identity;
 use palyra_identity::Agents;
 use palyra_journal::{CallRecorder, Expected, JournalStore};
 use palyra_policy::PolicyEngine;
@@ -223,7 +224,7 @@ impl GatewayService {
             caller.origin(),
             &tool.metadata,
             &proposal,
-            prepared.effects,
+            prepared.analysis.effects.clone(),
             workspace,
             prepared.plan.tier(),
             &prepared.plan,
@@ -231,6 +232,15 @@ impl GatewayService {
             now,
             calls_last_minute,
         );
+        let identity = Identity {
+            origin: &facts.origin,
+            tool: &facts.tool,
+            workspace: facts.workspace.as_deref(),
+            tier: facts.tier,
+            exact: facts.digest(),
+        };
+        let understood = prepared.analysis.understanding(&identity, &self.0.key);
+        let facts = facts.with_understanding(understood);
         if let Some(handle) = self.join(&facts) {
             return Ok(handle);
         }

@@ -120,6 +120,12 @@ impl Step {
                 Resource::Path(path.clone()),
                 places::path(words, path)?,
             ),
+            Effect::NetConnect { host, .. } => (
+                Action::NetConnect,
+                Action::NetConnectAsk,
+                Resource::Host(host.to_string()),
+                places::host(words, host.as_str())?,
+            ),
         };
         let uid = entity.uid();
         let verbs = [run, ask].map(|action| words.action(action));

@@ -86,14 +86,14 @@ fn is_opaque(effects: &[Effect]) -> bool {
             let unknown = |group: &&str| matches!(*group, "interpreters" | "wrappers");
             places::groups(program).iter().any(unknown)
         }
-        Effect::FsRead { .. } | Effect::FsWrite { .. } => false,
+        Effect::FsRead { .. } | Effect::FsWrite { .. } | Effect::NetConnect { .. } => false,
     })
 }
 
 /// Whether every file it touches is in its workspace, folder by folder.
 fn is_inside(facts: &Facts) -> bool {
     facts.effects.iter().all(|effect| match effect {
-        Effect::Exec { .. } => true,
+        Effect::Exec { .. } | Effect::NetConnect { .. } => true,
         Effect::FsRead { path } | Effect::FsWrite { path } => facts
             .workspace
             .as_ref()
@@ -102,23 +102,26 @@ fn is_inside(facts: &Facts) -> bool {
 }
 
 /// What the facts of a call do not say yet.
-fn nothing_yet() -> [Pair; 4] {
-    ["hosts", "layers", "scopes", "taint"].map(|name| pair(name, RestrictedExpression::new_set([])))
+fn nothing_yet() -> [Pair; 3] {
+    ["layers", "scopes", "taint"].map(|name| pair(name, RestrictedExpression::new_set([])))
 }
 
-fn effects(effects: &[Effect]) -> Result<[Pair; 3], Denial> {
-    let (mut programs, mut reads, mut writes) = (Vec::new(), Vec::new(), Vec::new());
+fn effects(effects: &[Effect]) -> Result<[Pair; 4], Denial> {
+    let (mut programs, mut hosts) = (Vec::new(), Vec::new());
+    let (mut reads, mut writes) = (Vec::new(), Vec::new());
     for effect in effects {
         match effect {
             Effect::Exec { program } => programs.push(text(path(program)?)),
             Effect::FsRead { path: file } => reads.push(text(path(file)?)),
             Effect::FsWrite { path: file } => writes.push(text(path(file)?)),
+            Effect::NetConnect { host, .. } => hosts.push(text(host.as_str())),
         }
     }
     Ok([
         pair("programs", RestrictedExpression::new_set(programs)),
         pair("reads", RestrictedExpression::new_set(reads)),
         pair("writes", RestrictedExpression::new_set(writes)),
+        pair("hosts", RestrictedExpression::new_set(hosts)),
     ])
 }
 

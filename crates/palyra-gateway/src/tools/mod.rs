@@ -10,11 +10,12 @@ mod process_run;
 use std::path::{Path, PathBuf};
 
 use palyra_core::{
-    CanonicalJson, Effect, FileId, FilePlan, Plan, PlanDigest, ProcessPlan, ReplyPlan, Tier,
-    ToolMetadata, ToolName,
+    CanonicalJson, FileId, FilePlan, Plan, PlanDigest, ProcessPlan, ReplyPlan, Tier, ToolMetadata,
+    ToolName,
 };
 
 use palyra_core::plan::RunAs;
+use palyra_effects::Analysis;
 
 use crate::error::{Refusal, RefusalKind};
 use crate::people::People;
@@ -53,8 +54,8 @@ impl Plan for AnyPlan {
 /// A call made ready: what it does, and what exactly would run.
 #[derive(Debug, Clone)]
 pub struct Prepared {
-    /// What it does to the machine.
-    pub effects: Vec<Effect>,
+    /// What it does to the machine, and what was understood of it.
+    pub analysis: Analysis,
     /// What would run.
     pub plan: AnyPlan,
 }
