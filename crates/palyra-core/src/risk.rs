@@ -58,8 +58,11 @@ impl ProgramGroup {
 /// A program that a call runs, with its groups.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ProgramFacts {
-    /// Its absolute path.
+    /// Its absolute path, as it was found.
     pub program: PathBuf,
+    /// Where the file really is, when that is a link: a rule about either place holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub real: Option<PathBuf>,
     /// The groups it is in, in the order of [`ProgramGroup::ALL`].
     pub groups: Vec<ProgramGroup>,
 }

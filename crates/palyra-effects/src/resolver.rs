@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 ///
 /// `None` always means "cannot be told", and makes a call opaque.
 pub trait Resolver {
-    /// The program that `name` means to somebody who stands in `cwd` and has this `PATH`, with
-    /// links as they are.
+    /// The program that `name` means to somebody who stands in `cwd` and has this `PATH`: in its
+    /// real folder, under its own name even when that is a link. A program of many names acts by
+    /// the one it is called by.
     fn program(&self, name: &str, path: &str, cwd: &Path) -> Option<PathBuf>;
 
     /// The real path of an absolute one: links and `..` of whatever exists are resolved, and what

@@ -119,7 +119,7 @@ impl Unfolder<'_> {
         let is = real.to_str().and_then(programs::look_up);
         let local = real.starts_with(self.workspace);
         let (name, entry) = self.identity(called, is);
-        self.note_program(program, entry, local);
+        self.note_program(program, Some(real), entry, local);
         if local {
             self.notes.insert(risk::Note::Local);
         }
@@ -151,7 +151,7 @@ impl Unfolder<'_> {
         is
     }
 
-    fn note_program(&mut self, program: &Path, entry: &Entry, local: bool) {
+    fn note_program(&mut self, program: &Path, real: Option<PathBuf>, entry: &Entry, local: bool) {
         let mut groups = entry.groups.clone();
         if local {
             groups.push(ProgramGroup::Local);
@@ -170,6 +170,7 @@ impl Unfolder<'_> {
             }
             None => self.programs.push(ProgramFacts {
                 program: program.to_owned(),
+                real: real.filter(|real| real != program),
                 groups,
             }),
         }
@@ -184,8 +185,14 @@ impl Unfolder<'_> {
             return self.opaque(Opaque::UnknownProgram);
         };
         if !local {
-            self.exec(Path::new(&interpreter));
-            return;
+            // What it runs is the script, which no agent wrote; so here it counts as no interpreter.
+            let found = self.resolver.program(&interpreter, "", Path::new("/"));
+            let Some(found) = found.filter(|_| interpreter.starts_with('/')) else {
+                return self.opaque(Opaque::UnknownProgram);
+            };
+            self.exec(&found);
+            let real = self.resolver.real(&found);
+            return self.note_program(&found, real, programs::entry(""), false);
         }
         let mut argv = vec![Word::Known(interpreter)];
         argv.extend(parts);
@@ -242,7 +249,7 @@ impl Unfolder<'_> {
             words: words.to_vec(),
             program: Some(program.to_owned()),
         });
-        self.note_program(program, entry, false);
+        self.note_program(program, None, entry, false);
         self.dispatch(name, entry, program, words, input, depth);
     }
 

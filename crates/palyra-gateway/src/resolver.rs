@@ -15,7 +15,9 @@ pub(crate) struct Files;
 
 impl Resolver for Files {
     fn program(&self, name: &str, path: &str, cwd: &Path) -> Option<PathBuf> {
-        palyra_sandbox::resolve_program(name, path, cwd).ok()
+        let found = palyra_sandbox::resolve_program(name, path, cwd).ok()?;
+        let folder = found.parent()?.canonicalize().ok()?;
+        Some(folder.join(found.file_name()?))
     }
 
     fn real(&self, path: &Path) -> Option<PathBuf> {
@@ -120,6 +122,22 @@ mod tests {
         assert_eq!(real("loop"), None);
         assert_eq!(Files.real(Path::new("relative")), None);
         assert_eq!(real("a\0b"), None);
+    }
+
+    #[test]
+    fn a_program_keeps_its_name_in_its_real_folder() {
+        let home = tempfile::tempdir().unwrap();
+        let home = home.path().canonicalize().unwrap();
+        std::fs::create_dir(home.join("bin")).unwrap();
+        symlink("/bin/sh", home.join("bin/tool")).unwrap();
+        symlink("bin", home.join("sbin")).unwrap();
+        let tool = Some(home.join("bin/tool"));
+        for name in ["./bin/tool", "sbin/tool", "bin/../sbin//tool"] {
+            assert_eq!(Files.program(name, "", &home), tool, "{name}");
+        }
+        let path = home.join("sbin/").display().to_string();
+        assert_eq!(Files.program("tool", &path, Path::new("/")), tool);
+        assert_eq!(Files.program("bin/..", "", &home), None);
     }
 
     #[test]

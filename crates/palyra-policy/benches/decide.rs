@@ -23,8 +23,8 @@ use palyra_core::corridor::Decides as _;
 use palyra_core::facts::Origin;
 use palyra_core::{
     ApprovalId, CallId, CanonicalJson, Channel, DeviceId, DigestKey, Effect, Facts, Grant, Limits,
-    Principal, ReplyPlan, RunId, Tier, Timestamp, ToolCapability, ToolMetadata, ToolProposal,
-    UserName,
+    Principal, ProgramFacts, ProgramGroup, ReplyPlan, Risk, RiskLevel, RunId, Tier, Timestamp,
+    ToolCapability, ToolMetadata, ToolProposal, Understanding, UserName,
 };
 use palyra_policy::{DEFAULT_POLICY_SRC, PolicyEngine, SCHEMA_SRC};
 
@@ -317,7 +317,7 @@ fn facts(principal: &Principal, tool: &ToolMetadata) -> Facts {
         tool: tool.name.clone(),
         arguments: CanonicalJson::from_value(&arguments).unwrap(),
     };
-    Facts::new(
+    let facts = Facts::new(
         CallId::mint(NOW),
         origin,
         tool,
@@ -331,5 +331,18 @@ fn facts(principal: &Principal, tool: &ToolMetadata) -> Facts {
         &DigestKey::from_bytes([7; 32]),
         NOW,
         3,
-    )
+    );
+    facts.with_understanding(Understanding {
+        opaque: false,
+        programs: vec![ProgramFacts {
+            program: "/usr/bin/git".into(),
+            real: None,
+            groups: vec![ProgramGroup::Vcs, ProgramGroup::Network],
+        }],
+        risk: Risk {
+            level: RiskLevel::Medium,
+            reasons: Vec::new(),
+        },
+        scopes: Vec::new(),
+    })
 }

@@ -1,7 +1,9 @@
 //! A call, made ready to be asked about: its tool, and each of its effects.
 
+use std::path::Path;
+
 use cedar_policy::{Context, Entities, Entity, EntityUid};
-use palyra_core::{Channel, Denial, DeviceId, Effect, Facts, Principal, ToolName};
+use palyra_core::{Channel, Denial, DeviceId, Effect, Facts, Principal, ProgramFacts, ToolName};
 
 use crate::context;
 use crate::error::broken;
@@ -49,15 +51,15 @@ impl PreparedCall {
         let context = context::of_call(words, facts)?;
         let mut steps = vec![Step::on_tool(&facts.tool, tool)];
         let named = named(words, &parties, tool, facts);
-        for (number, effect) in facts.effects.iter().enumerate() {
+        for effect in &facts.effects {
+            let done = Done::of(words, facts, effect)?;
             // The same thing twice is one question.
-            if !facts
-                .effects
+            let uid = done.entity.uid();
+            if !steps
                 .iter()
-                .take(number)
-                .any(|other| other == effect)
+                .any(|step| step.run == done.run && step.uid == uid)
             {
-                steps.push(Step::of_effect(words, policies, world, effect, &named)?);
+                steps.push(Step::of_effect(words, policies, world, done, &named)?);
             }
         }
         Ok(Self {
@@ -98,35 +100,15 @@ impl Step {
         words: &Vocabulary,
         policies: &Policies,
         world: &World,
-        effect: &Effect,
+        done: Done,
         named: &[EntityUid],
     ) -> Result<Self, Denial> {
-        let (run, ask, on, entity) = match effect {
-            Effect::Exec { program } => (
-                Action::Exec,
-                Action::ExecAsk,
-                Resource::Program(program.clone()),
-                places::program(words, program)?,
-            ),
-            Effect::FsRead { path } => (
-                Action::FsRead,
-                Action::FsReadAsk,
-                Resource::Path(path.clone()),
-                places::path(words, path)?,
-            ),
-            Effect::FsWrite { path } => (
-                Action::FsWrite,
-                Action::FsWriteAsk,
-                Resource::Path(path.clone()),
-                places::path(words, path)?,
-            ),
-            Effect::NetConnect { host, .. } => (
-                Action::NetConnect,
-                Action::NetConnectAsk,
-                Resource::Host(host.to_string()),
-                places::host(words, host.as_str())?,
-            ),
-        };
+        let Done {
+            run,
+            ask,
+            on,
+            entity,
+        } = done;
         let uid = entity.uid();
         let verbs = [run, ask].map(|action| words.action(action));
         let verbs = verbs.iter().filter_map(|verb| policies.actions.get(verb));
@@ -140,6 +122,63 @@ impl Step {
             uid,
             around: Some(around),
         })
+    }
+}
+
+/// An effect in policy's words: what is done, and the entity it is done to.
+struct Done {
+    run: Action,
+    ask: Action,
+    on: Resource,
+    entity: Entity,
+}
+
+impl Done {
+    fn of(words: &Vocabulary, facts: &Facts, effect: &Effect) -> Result<Self, Denial> {
+        let (run, ask, on, entity) = match effect {
+            Effect::Exec { program } => {
+                let known = known(facts, program)?;
+                let entity = places::program(words, &known)?;
+                let on = Resource::Program(known);
+                (Action::Exec, Action::ExecAsk, on, entity)
+            }
+            Effect::FsRead { path } => {
+                let (on, entity) = (Resource::Path(path.clone()), places::path(words, path)?);
+                (Action::FsRead, Action::FsReadAsk, on, entity)
+            }
+            Effect::FsWrite { path } => {
+                let (on, entity) = (Resource::Path(path.clone()), places::path(words, path)?);
+                (Action::FsWrite, Action::FsWriteAsk, on, entity)
+            }
+            Effect::NetConnect { host, .. } => {
+                let (on, entity) = (Resource::Host(host.clone()), places::host(words, host));
+                (Action::NetConnect, Action::NetConnectAsk, on, entity)
+            }
+        };
+        Ok(Self {
+            run,
+            ask,
+            on,
+            entity,
+        })
+    }
+}
+
+/// What is known of a program that a call runs. Of an opaque call that may be nothing; it is judged
+/// as opaque. One that was understood and has a program without facts contradicts itself.
+fn known(facts: &Facts, program: &Path) -> Result<ProgramFacts, Denial> {
+    let mut known = facts.programs.iter();
+    match known.find(|known| known.program == program) {
+        Some(known) => Ok(known.clone()),
+        None if facts.opaque => Ok(ProgramFacts {
+            program: program.to_owned(),
+            real: None,
+            groups: Vec::new(),
+        }),
+        None => Err(broken(format_args!(
+            "the call was understood, and nothing is known of its program `{}`",
+            program.display()
+        ))),
     }
 }
 

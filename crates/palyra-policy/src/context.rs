@@ -1,11 +1,12 @@
 //! Facts as a Cedar context, built natively.
 
 use cedar_policy::{Context, EntityUid, RestrictedExpression};
-use palyra_core::{Channel, Denial, DeviceId, Effect, Facts, Grant, Timestamp, ToolName};
+use palyra_core::{
+    Channel, Denial, DeviceId, Effect, Facts, Grant, RiskLevel, Timestamp, ToolName,
+};
 use std::path::Path;
 
 use crate::error::{broken, unavailable};
-use crate::places;
 use crate::vocabulary::Vocabulary;
 
 type Pair = (String, RestrictedExpression);
@@ -28,8 +29,10 @@ pub(crate) fn of_call(words: &Vocabulary, facts: &Facts) -> Result<Context, Deni
         pair("tool", entity(words.tool(&facts.tool))),
         pair("now", instant(facts.now)),
         pair("digest", text(facts.digest().to_text())),
-        pair("opaque", truth(is_opaque(&facts.effects))),
+        pair("opaque", truth(facts.opaque)),
         pair("inside", truth(is_inside(facts))),
+        pair("risk", long(facts.risk.level.rank())),
+        pair("scopes", scopes(facts)),
         pair("capabilities", RestrictedExpression::new_set(capabilities)),
         pair("tier", long(facts.tier.rank())),
         pair(
@@ -38,7 +41,6 @@ pub(crate) fn of_call(words: &Vocabulary, facts: &Facts) -> Result<Context, Deni
         ),
     ]);
     pairs.extend(effects(&facts.effects)?);
-    pairs.extend(nothing_yet());
     if let Some(workspace) = &facts.workspace {
         pairs.push(pair("workspace", text(path(workspace)?)));
     }
@@ -66,9 +68,10 @@ pub(crate) fn of_listing(
         pair("calls_last_minute", long(0)),
         pair("opaque", truth(false)),
         pair("inside", truth(true)),
+        pair("risk", long(RiskLevel::Low.rank())),
+        pair("scopes", RestrictedExpression::new_set([])),
     ]);
     pairs.extend(effects(&[])?);
-    pairs.extend(nothing_yet());
     finish(pairs)
 }
 
@@ -79,31 +82,24 @@ fn origin(words: &Vocabulary, device: &DeviceId, channel: Channel) -> Vec<Pair> 
     pairs
 }
 
-/// Whether something runs that runs what it is given: then nobody knows what the call does.
-fn is_opaque(effects: &[Effect]) -> bool {
-    effects.iter().any(|effect| match effect {
-        Effect::Exec { program } => {
-            let unknown = |group: &&str| matches!(*group, "interpreters" | "wrappers");
-            places::groups(program).iter().any(unknown)
-        }
-        Effect::FsRead { .. } | Effect::FsWrite { .. } | Effect::NetConnect { .. } => false,
-    })
-}
-
-/// Whether every file it touches is in its workspace, folder by folder.
+/// Whether every file it touches is in its workspace, folder by folder. What is opaque may touch
+/// others.
 fn is_inside(facts: &Facts) -> bool {
-    facts.effects.iter().all(|effect| match effect {
-        Effect::Exec { .. } | Effect::NetConnect { .. } => true,
-        Effect::FsRead { path } | Effect::FsWrite { path } => facts
-            .workspace
-            .as_ref()
-            .is_some_and(|workspace| path.starts_with(workspace)),
-    })
+    !facts.opaque
+        && facts.effects.iter().all(|effect| match effect {
+            Effect::Exec { .. } | Effect::NetConnect { .. } => true,
+            Effect::FsRead { path } | Effect::FsWrite { path } => facts
+                .workspace
+                .as_ref()
+                .is_some_and(|workspace| path.starts_with(workspace)),
+        })
 }
 
-/// What the facts of a call do not say yet.
-fn nothing_yet() -> [Pair; 3] {
-    ["layers", "scopes", "taint"].map(|name| pair(name, RestrictedExpression::new_set([])))
+/// Every key that a grant for this call, or for calls like it, can name.
+fn scopes(facts: &Facts) -> RestrictedExpression {
+    let keys = facts.scopes.iter();
+    let keys = keys.flat_map(|scope| [&scope.session, &scope.window]);
+    RestrictedExpression::new_set(keys.map(|key| text(key.to_text())))
 }
 
 fn effects(effects: &[Effect]) -> Result<[Pair; 4], Denial> {

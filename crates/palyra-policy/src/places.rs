@@ -6,24 +6,29 @@
 //! speak of, and is refused.
 
 use std::collections::HashSet;
-use std::net::IpAddr;
 use std::path::{Component, Path};
 
 use cedar_policy::{Entity, EntityUid};
-use palyra_core::Denial;
+use palyra_core::{Denial, EgressHost, ProgramFacts};
 
 use crate::error::unavailable;
 use crate::vocabulary::Vocabulary;
 
-/// How many folders a path may be deep, and how many labels a host may have.
+/// How many folders a path may be deep.
 const MOST_LEVELS: usize = 256;
 
-/// A program: in its own path, in every folder above it, and in its groups.
-pub(crate) fn program(words: &Vocabulary, path: &Path) -> Result<Entity, Denial> {
-    let text = normal(path)?;
-    let folders = levels(path).map(|folder| words.path(folder));
-    let groups = groups(path).iter().map(|group| words.program_group(group));
-    Ok(entity(words.program(text), folders.chain(groups)))
+/// A program: in its own path and every folder above it, in those of the file that it really is,
+/// and in its groups.
+pub(crate) fn program(words: &Vocabulary, facts: &ProgramFacts) -> Result<Entity, Denial> {
+    let text = normal(&facts.program)?;
+    let mut above: Vec<EntityUid> = Vec::new();
+    for place in std::iter::once(&facts.program).chain(&facts.real) {
+        normal(place)?;
+        above.extend(levels(place).map(|folder| words.path(folder)));
+    }
+    let groups = facts.groups.iter();
+    above.extend(groups.map(|group| words.program_group(group.as_str())));
+    Ok(entity(words.program(text), above))
 }
 
 /// A path: in every folder above it.
@@ -34,83 +39,9 @@ pub(crate) fn path(words: &Vocabulary, path: &Path) -> Result<Entity, Denial> {
 }
 
 /// A host: in the domain of its own name and in every domain above it. An address is in none.
-pub(crate) fn host(words: &Vocabulary, name: &str) -> Result<Entity, Denial> {
-    let host = words.host(name);
-    if name.parse::<IpAddr>().is_ok() {
-        return Ok(entity(host, []));
-    }
-    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    let label = |label: &str| (1..=63).contains(&label.len()) && label.bytes().all(plain);
-    // A name whose last label is a number is an address in disguise.
-    let numeric = |label: &str| label.bytes().all(|byte| byte.is_ascii_digit());
-    let last = name.rsplit('.').next().unwrap_or_default();
-    if name.len() > 253 || !name.split('.').all(label) || numeric(last) || last.starts_with("0x") {
-        return Err(unavailable(
-            format_args!("`{}` is not a host in its normal form", name.escape_debug()),
-            "write it in lower case, in ASCII, without a trailing dot",
-        ));
-    }
-    let domains = std::iter::successors(Some(name), |domain| Some(domain.split_once('.')?.1));
-    Ok(entity(host, domains.map(|domain| words.domain(domain))))
-}
-
-/// What a program is, by its name. The effects of a call will say so once they are resolved by
-/// `palyra-effects`; then this reads them from there.
-pub(crate) fn groups(program: &Path) -> &'static [&'static str] {
-    let name = program.file_name().and_then(|name| name.to_str());
-    // `python3.12` and `perl5.36` are what they are without their version.
-    let bare = name
-        .unwrap_or_default()
-        .trim_end_matches(|letter: char| letter.is_ascii_digit() || letter == '.' || letter == '-');
-    match bare {
-        "sh" | "ash" | "bash" | "dash" | "fish" | "ksh" | "mksh" | "zsh" | "csh" | "tcsh"
-        | "busybox" | "toybox" | "python" | "pypy" | "node" | "nodejs" | "deno" | "bun"
-        | "perl" | "ruby" | "php" | "lua" | "luajit" | "tclsh" | "expect" | "awk" | "gawk"
-        | "mawk" | "sed" | "ed" | "ex" | "vi" | "vim" | "nvim" | "emacs" | "osascript" | "pwsh"
-        | "java" | "jshell" | "make" | "gmake" | "gdb" | "Rscript" | "julia" | "guile"
-        | "scheme" => &["interpreters"],
-        "env"
-        | "sudo"
-        | "su"
-        | "doas"
-        | "pkexec"
-        | "runuser"
-        | "setpriv"
-        | "xargs"
-        | "find"
-        | "parallel"
-        | "nice"
-        | "ionice"
-        | "nohup"
-        | "setsid"
-        | "stdbuf"
-        | "timeout"
-        | "time"
-        | "watch"
-        | "script"
-        | "unshare"
-        | "nsenter"
-        | "chroot"
-        | "bwrap"
-        | "systemd-run"
-        | "ssh"
-        | "docker"
-        | "podman"
-        | "kubectl"
-        | "strace"
-        | "ltrace"
-        | "flock"
-        | "tmux"
-        | "screen"
-        | "npx"
-        | "uvx"
-        | "pipx"
-        | "ld-linux-x86-64.so"
-        | "ld-linux-aarch64.so"
-        | "ld-musl-x86_64.so" => &["wrappers"],
-        "git" | "hg" | "jj" | "svn" => &["vcs"],
-        _ => &[],
-    }
+pub(crate) fn host(words: &Vocabulary, host: &EgressHost) -> Entity {
+    let domains = host.domains().map(|domain| words.domain(domain));
+    entity(words.host(host.as_str()), domains)
 }
 
 /// The path as text, when it is absolute, in its normal form, and not too deep.
@@ -154,7 +85,17 @@ fn entity(uid: EntityUid, ancestors: impl IntoIterator<Item = EntityUid>) -> Ent
 
 #[cfg(test)]
 mod tests {
+    use palyra_core::ProgramGroup;
+
     use super::*;
+
+    fn plain(program: &str) -> ProgramFacts {
+        ProgramFacts {
+            program: program.into(),
+            real: None,
+            groups: Vec::new(),
+        }
+    }
 
     fn words() -> Vocabulary {
         Vocabulary::new().unwrap()
@@ -195,7 +136,7 @@ mod tests {
             "/srv/.",
         ] {
             assert!(path(&words(), Path::new(text)).is_err(), "{text}");
-            assert!(program(&words(), Path::new(text)).is_err(), "{text}");
+            assert!(program(&words(), &plain(text)).is_err(), "{text}");
         }
         let deep = "/x".repeat(MOST_LEVELS + 1);
         assert!(path(&words(), Path::new(&deep)).is_err());
@@ -203,58 +144,57 @@ mod tests {
 
     #[test]
     fn a_program_is_in_its_groups_and_folders() {
-        let of = |text: &str| within(program(&words(), Path::new(text)).unwrap());
+        let git = ProgramFacts {
+            program: "/usr/bin/git".into(),
+            real: None,
+            groups: vec![ProgramGroup::Vcs, ProgramGroup::Network],
+        };
         assert_eq!(
-            of("/usr/bin/git"),
+            within(program(&words(), &git).unwrap()),
             [
                 "Palyra::Path::\"/\"",
                 "Palyra::Path::\"/usr\"",
                 "Palyra::Path::\"/usr/bin\"",
                 "Palyra::Path::\"/usr/bin/git\"",
+                "Palyra::ProgramGroup::\"network\"",
                 "Palyra::ProgramGroup::\"vcs\""
             ]
         );
-        for (name, group) in [
-            ("bash", "interpreters"),
-            ("python3.12", "interpreters"),
-            ("perl5.36.0", "interpreters"),
-            ("env", "wrappers"),
-            ("sudo", "wrappers"),
-            ("hg", "vcs"),
-        ] {
-            let path = Path::new("/opt").join(name);
-            assert_eq!(groups(&path), [group], "{name}");
-        }
-        assert!(groups(Path::new("/usr/bin/ls")).is_empty());
-        assert!(groups(Path::new("/")).is_empty());
+    }
+
+    /// A rule about a program cannot be got around with a link to it.
+    #[test]
+    fn a_link_is_in_both_its_places() {
+        let link = |real: &str| ProgramFacts {
+            program: "/work/ls".into(),
+            real: Some(real.into()),
+            groups: Vec::new(),
+        };
+        assert_eq!(
+            within(program(&words(), &link("/usr/bash")).unwrap()),
+            [
+                "Palyra::Path::\"/\"",
+                "Palyra::Path::\"/usr\"",
+                "Palyra::Path::\"/usr/bash\"",
+                "Palyra::Path::\"/work\"",
+                "Palyra::Path::\"/work/ls\""
+            ]
+        );
+        assert!(program(&words(), &link("/usr/../bash")).is_err());
     }
 
     #[test]
     fn a_host_is_in_every_domain_above_it_and_no_other() {
-        let of = |text: &str| host(&words(), text).map(within);
+        let of = |text: &str| within(host(&words(), &text.parse().unwrap()));
         assert_eq!(
-            of("api.example.com").unwrap(),
+            of("api.example.com"),
             [
                 "Palyra::Domain::\"api.example.com\"",
                 "Palyra::Domain::\"com\"",
                 "Palyra::Domain::\"example.com\""
             ]
         );
-        assert_eq!(of("127.0.0.1").unwrap(), Vec::<String>::new());
-        assert_eq!(of("::1").unwrap(), Vec::<String>::new());
-        for text in [
-            "",
-            ".",
-            "Example.com",
-            "example.com.",
-            "a..b",
-            "1.2.3",
-            "0x7f000001",
-            "exämple.com",
-            "a b",
-            "127.1",
-        ] {
-            assert!(of(text).is_err(), "{text}");
-        }
+        assert_eq!(of("127.0.0.1"), Vec::<String>::new());
+        assert_eq!(of("::1"), Vec::<String>::new());
     }
 }

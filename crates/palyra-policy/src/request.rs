@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use palyra_core::{AgentName, Channel, DeviceId, Facts, Principal, ToolName};
+use palyra_core::{
+    AgentName, Channel, DeviceId, EgressHost, Facts, Principal, ProgramFacts, ToolName,
+};
 
 /// Which facts a question needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -193,12 +195,12 @@ pub enum Resource {
     Agents,
     /// One registered agent.
     Agent(AgentName),
-    /// A program, by its real absolute path.
-    Program(PathBuf),
+    /// A program, with what is known of it.
+    Program(ProgramFacts),
     /// A file or folder, by its real absolute path.
     Path(PathBuf),
-    /// A host: a name in lower case, or an address.
-    Host(String),
+    /// A host.
+    Host(EgressHost),
 }
 
 impl std::fmt::Display for Resource {
@@ -210,7 +212,8 @@ impl std::fmt::Display for Resource {
             Self::Approval { requester } => write!(f, "an approval asked by `{requester}`"),
             Self::Agents => f.write_str("agents"),
             Self::Agent(name) => write!(f, "agent `{name}`"),
-            Self::Program(path) | Self::Path(path) => write!(f, "`{}`", path.display()),
+            Self::Program(known) => write!(f, "`{}`", known.program.display()),
+            Self::Path(path) => write!(f, "`{}`", path.display()),
             Self::Host(name) => write!(f, "`{name}`"),
         }
     }
@@ -227,15 +230,18 @@ pub struct PolicyRequest {
     pub resource: Resource,
 }
 
-/// What is true of this one request.
+/// What is true of this one request. In Cedar it is the schema's `CallContext`, or `ApiContext`
+/// for what is not a call: the same facts, typed, and absent where no room knows them yet
+/// (`session`, `skill`, `layers`, `taint`, `spent`).
 #[derive(Debug, Clone, Copy)]
 pub struct PolicyRequestContext<'a> {
     /// From which device it comes.
     pub device_id: &'a DeviceId,
     /// By which way.
     pub channel: Channel,
-    /// Run, tool, effects, confinement, time, digest and grant: only for the actions in `run` and
-    /// `ask`, and always for those.
+    /// Run, tool and its capabilities, effects and whether they are all, risk, confinement, time,
+    /// rate, digest, scopes and grant: only for the actions in `run` and `ask`, and always for
+    /// those.
     pub call: Option<&'a Facts>,
 }
 

@@ -187,9 +187,9 @@ impl World {
             Resource::Approval { requester } => {
                 record(words, &words.approval, "requester", requester)
             }
-            Resource::Program(path) => Ok(made(places::program(words, path)?)),
+            Resource::Program(known) => Ok(made(places::program(words, known)?)),
             Resource::Path(path) => Ok(made(places::path(words, path)?)),
-            Resource::Host(name) => Ok(made(places::host(words, name)?)),
+            Resource::Host(host) => Ok(made(places::host(words, host))),
         }
     }
 

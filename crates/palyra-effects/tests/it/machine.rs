@@ -13,7 +13,7 @@ const PROGRAMS: &str = "sh dash bash zsh fish python3 python3.11 node perl ruby 
     env xargs sudo doas nice nohup timeout setsid stdbuf time strace watch parallel find ssh docker \
     busybox flock npx git hg make cargo npm gcc curl wget scp rsync nc ping dig openssl rm dd chmod \
     chown kill mv shred ls cat head tail grep sort tee tar wc cp touch mkdir base64 echo printf true \
-    test id date mytool fancywrap systemctl pip gh sneaky";
+    test id date mytool fancywrap systemctl pip gh sneaky pyscript oddscript";
 
 impl Resolver for Machine {
     fn program(&self, name: &str, path: &str, cwd: &Path) -> Option<PathBuf> {
@@ -42,7 +42,13 @@ impl Resolver for Machine {
     }
 
     fn interpreter(&self, program: &Path) -> Option<String> {
-        (program == Path::new("/workspace/build.sh")).then(|| "/usr/bin/bash -e".to_owned())
+        let line = match program.to_str()? {
+            "/workspace/build.sh" => "/usr/bin/bash -e",
+            "/usr/bin/pyscript" => "/usr/bin/python3",
+            "/usr/bin/oddscript" => "python3",
+            _ => return None,
+        };
+        Some(line.to_owned())
     }
 }
 

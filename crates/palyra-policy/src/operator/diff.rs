@@ -311,10 +311,17 @@ struct Cast {
 
 impl Cast {
     fn of(type_name: &str, (exactly, below): (Option<&EntityUid>, Option<&EntityUid>)) -> Self {
-        let id = match type_name {
-            "Palyra::User" => "owner",
-            "Palyra::Daemon" => "palyrad",
-            _ => "some",
+        let above = below.map(|uid| (uid.type_name().basename(), uid.id().unescaped()));
+        // A place is where its name says, so one below another is named after it.
+        let id = match (type_name, above) {
+            ("Palyra::User", _) => "owner".to_owned(),
+            ("Palyra::Daemon", _) => "palyrad".to_owned(),
+            ("Palyra::Path" | "Palyra::Program", Some(("Path", folder))) => {
+                format!("{}/some", folder.trim_end_matches('/'))
+            }
+            ("Palyra::Path" | "Palyra::Program", _) => "/some".to_owned(),
+            ("Palyra::Host", Some(("Domain", domain))) => format!("some.{domain}"),
+            (_, _) => "some".to_owned(),
         };
         let plain = || format!("{type_name}::{id:?}");
         Self {

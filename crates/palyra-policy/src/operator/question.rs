@@ -9,6 +9,8 @@ use std::path::Path;
 use cedar_policy::{
     Authorizer, Context, Decision, Entities, EntityUid, PolicySet, Request, Schema,
 };
+use palyra_core::host::NotAHost;
+use palyra_core::{EgressHost, ProgramFacts};
 use serde_json::{Map, Value, json};
 
 use super::bundle::Bundle;
@@ -157,7 +159,8 @@ impl Question {
             let mut attrs = shape::explicit(&entity.attrs, declared, &entity.uid)?;
             shape::fill(&mut attrs, declared, &stand_in(&[]));
             let parents = entity.parents.iter().map(|parent| parse_uid(parent));
-            let parents = parents.collect::<Result<_, _>>()?;
+            let mut parents = parents.collect::<Result<BTreeSet<_>, _>>()?;
+            parents.extend(place(&uid)?);
             entities.insert(uid, Known { attrs, parents });
         }
         let mut context = shape::explicit(&text.context, fields, "context")?;
@@ -270,7 +273,8 @@ impl Question {
 
     /// Every entity that is named and not known. One whose type has no required attribute has
     /// nothing that could be said wrongly, and one that stands in for a fact that was left out is
-    /// as plain as that; the others must be declared.
+    /// as plain as that; the others must be declared. So must a program: what it is in besides
+    /// its folders is not in its name.
     fn know_the_rest(&mut self, shapes: &Shapes) -> Result<(), String> {
         let mut named = vec![self.principal.clone(), self.resource.clone()];
         let context = Value::Object(self.context.clone());
@@ -285,6 +289,12 @@ impl Question {
             }
             let fields = shapes.entities.get(&uid.type_name().to_string());
             let fields = fields.ok_or_else(|| format!("there is no entity type of `{uid}`"))?;
+            if uid.type_name().basename() == "Program" {
+                return Err(format!(
+                    "nothing is known about `{uid}`; declare it with an `entity` table, and its \
+                     groups as `parents`"
+                ));
+            }
             let plain = fields.values().all(|field| !field.required);
             if !plain && uid.id().unescaped() != UNSPECIFIED {
                 let names: Vec<&str> = fields.keys().map(String::as_str).collect();
@@ -426,18 +436,31 @@ fn stand_in(named: &[&EntityUid]) -> impl Fn(&str) -> Value {
     }
 }
 
-/// What a program, path or host is in, exactly as the engine says; everything else is in nothing
-/// unless it is declared so.
+/// What a program, path or host is in by its name, exactly as the engine says; everything else is
+/// in nothing unless it is declared so, and a program's groups are declared, too.
 fn place(uid: &EntityUid) -> Result<BTreeSet<EntityUid>, String> {
     let words = Vocabulary::new().map_err(|error| error.to_string())?;
     let id = uid.id().unescaped();
     let entity = match uid.type_name().basename() {
-        "Program" => places::program(&words, Path::new(id)),
-        "Path" => places::path(&words, Path::new(id)),
-        "Host" => places::host(&words, id),
+        "Program" => {
+            let known = ProgramFacts {
+                program: id.into(),
+                real: None,
+                groups: Vec::new(),
+            };
+            places::program(&words, &known).map_err(|denial| denial.reason)?
+        }
+        "Path" => places::path(&words, Path::new(id)).map_err(|denial| denial.reason)?,
+        "Host" => {
+            let host: EgressHost = id.parse().map_err(|error: NotAHost| error.to_string())?;
+            if host.as_str() != id {
+                return Err(format!("write the host `{id}` as `{host}`"));
+            }
+            places::host(&words, &host)
+        }
         _ => return Ok(BTreeSet::new()),
     };
-    let (_, _, above) = entity.map_err(|denial| denial.reason)?.into_inner();
+    let (_, _, above) = entity.into_inner();
     Ok(above.into_iter().collect())
 }
 

@@ -1,10 +1,10 @@
 //! The tables of the baselines: what an agent may do in each, and that effects count.
 
 use palyra_core::corridor::{Decides as _, PolicyAnswer};
-use palyra_core::{Effect, Facts, Tier};
+use palyra_core::{DigestKey, Effect, Facts, RiskLevel, Scope, ScopeKind, Tier};
 use palyra_policy::{Action, Baseline, PolicyEngine};
 
-use crate::fixture::{ECHO, READ, RUN, SHY, WRITE, call, engine_of, granted, who};
+use crate::fixture::{ECHO, READ, RUN, SHY, WRITE, call, does, engine_of, granted, who};
 
 fn word(engine: &PolicyEngine, facts: &Facts) -> &'static str {
     match engine.answer(facts).unwrap() {
@@ -29,10 +29,16 @@ fn write(path: &str) -> Vec<Effect> {
 }
 
 fn with(person: &str, tool: &str, effects: Vec<Effect>, tier: Tier) -> Facts {
-    let mut facts = call(&who(person), tool, "x");
-    facts.effects = effects;
+    let mut facts = does(call(&who(person), tool, "x"), effects);
     facts.tier = tier;
     facts
+}
+
+fn connect(host: &str) -> Vec<Effect> {
+    vec![Effect::NetConnect {
+        host: host.parse().unwrap(),
+        port: Some(443),
+    }]
 }
 
 /// A strong sandbox; Tier-C will be the common one.
@@ -71,6 +77,9 @@ fn what_an_agent_may_do_in_each_baseline() {
         (ECHO, exec("/usr/bin/bash"), Tier::B, ["ask", "ask", "ask"]),
         (ECHO, exec("/usr/bin/env"), STRONG, ["ask", "ask", "ask"]),
         (ECHO, exec("/usr/bin/ls"), Tier::B, ["run", "run", "ask"]),
+        // The network is outside every sandbox.
+        (RUN, connect("example.com"), STRONG, ["ask", "ask", "ask"]),
+        (ECHO, connect("example.com"), STRONG, ["run", "ask", "ask"]),
     ];
     for (baseline, column) in Baseline::ALL.into_iter().zip(0..) {
         let engine = engine_of(baseline.source());
@@ -91,6 +100,111 @@ fn what_an_agent_may_do_in_each_baseline() {
                 assert_eq!(word(&engine, &facts(other)), "deny", "{what}");
             }
         }
+    }
+}
+
+/// Whatever the tool and however strong the sandbox: what was not understood is asked about, and a
+/// yes covers exactly that call.
+#[test]
+fn an_opaque_call_is_taken_at_its_worst() {
+    for baseline in Baseline::ALL {
+        let engine = engine_of(baseline.source());
+        for tool in [ECHO, READ, RUN] {
+            let opaque = |person| {
+                let mut facts = with(person, tool, vec![], STRONG);
+                facts.opaque = true;
+                facts
+            };
+            assert_eq!(word(&engine, &opaque("claude")), "ask", "{baseline} {tool}");
+            let yes = granted(opaque("claude"), |_| ());
+            assert_eq!(word(&engine, &yes), "run", "{baseline} {tool}");
+            let other = *call(&who("claude"), tool, "y").digest();
+            let other = granted(opaque("claude"), |grant| grant.digest = other);
+            assert_eq!(word(&engine, &other), "deny", "{baseline} {tool}");
+            assert_eq!(word(&engine, &opaque("owner")), "run", "{baseline} {tool}");
+        }
+    }
+}
+
+/// A record from before calls were taken apart says nothing about it, and that is not innocence.
+#[test]
+fn a_record_without_the_newer_facts_was_not_understood() {
+    let facts = with("claude", ECHO, exec("/usr/bin/ls"), STRONG);
+    let engine = engine_of(Baseline::Standard.source());
+    assert_eq!(word(&engine, &facts), "run");
+    let mut record = serde_json::to_value(&facts).unwrap();
+    for newer in ["opaque", "programs", "risk", "scopes"] {
+        assert!(record.as_object_mut().unwrap().remove(newer).is_some());
+    }
+    let old: Facts = serde_json::from_value(record).unwrap();
+    assert!(old.opaque && old.programs.is_empty() && old.scopes.is_empty());
+    assert_eq!(old.risk.level, RiskLevel::Critical);
+    assert_eq!(word(&engine, &old), "ask");
+}
+
+/// Facts that call themselves complete and say nothing of a program are not believed.
+#[test]
+fn a_program_that_nobody_looked_at_is_not_understood() {
+    let engine = engine_of(r#"@id("open") permit (principal, action, resource);"#);
+    let mut facts = with("owner", RUN, exec("/usr/bin/ls"), Tier::B);
+    assert_eq!(word(&engine, &facts), "run");
+    facts.programs.clear();
+    assert!(engine.answer(&facts).is_err());
+    facts.opaque = true;
+    assert_eq!(word(&engine, &facts), "run");
+}
+
+/// Hosts by label, programs by what they are links to, risk and scope keys: all reach policy.
+#[test]
+fn what_was_understood_reaches_policy() {
+    let rules = r#"
+        @id("open") permit (principal, action, resource);
+        @id("not_corp") forbid (principal, action in [Palyra::Action::"run", Palyra::Action::"ask"],
+                resource in Palyra::Domain::"corp.example");
+        @id("not_bash") forbid (principal, action in [Palyra::Action::"run", Palyra::Action::"ask"],
+                resource in Palyra::Path::"/usr/bin/bash");
+        @id("risky") forbid (principal, action in Palyra::Action::"run", resource)
+        when { context.risk >= 3 };
+        @id("nobody_knows") forbid (principal, action in Palyra::Action::"run", resource)
+        when { context has session || context has skill || context has taint ||
+               context has layers || context has spent };
+    "#;
+    let engine = engine_of(rules);
+    let answer = |effects| word(&engine, &with("claude", RUN, effects, Tier::B));
+    assert_eq!(answer(connect("example")), "run");
+    assert_eq!(answer(connect("evilcorp.example")), "run");
+    assert_eq!(answer(connect("corp.example")), "deny");
+    assert_eq!(answer(connect("git.corp.example")), "deny");
+    assert_eq!(answer(connect("127.0.0.1")), "run");
+    let both = [connect("example"), connect("git.corp.example")].concat();
+    assert_eq!(answer(both), "deny");
+
+    let mut link = with("claude", RUN, exec("/src/project/ls"), Tier::B);
+    assert_eq!(word(&engine, &link), "run");
+    link.programs[0].real = Some("/usr/bin/bash".into());
+    assert_eq!(word(&engine, &link), "deny");
+
+    let mut risky = with("claude", RUN, exec("/usr/bin/ls"), Tier::B);
+    risky.risk.level = RiskLevel::Critical;
+    assert_eq!(word(&engine, &risky), "ask");
+
+    let key = DigestKey::from_bytes([1; 32]);
+    let (session, window) = (key.scope_key(&[b"s"]), key.scope_key(&[b"w"]));
+    for scope in [session, window] {
+        let engine = engine_of(&format!(
+            r#"@id("scope") permit (principal, action in Palyra::Action::"run", resource)
+               when {{ context.scopes.contains("{}") }};"#,
+            scope.to_text()
+        ));
+        let mut facts = with("claude", RUN, exec("/usr/bin/ls"), Tier::B);
+        assert_eq!(word(&engine, &facts), "deny");
+        facts.scopes = vec![Scope {
+            kind: ScopeKind::Program,
+            session,
+            window,
+            sentence: String::new(),
+        }];
+        assert_eq!(word(&engine, &facts), "run");
     }
 }
 

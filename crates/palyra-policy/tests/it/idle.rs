@@ -8,7 +8,7 @@ use palyra_core::corridor::{Decides as _, PolicyAnswer};
 use palyra_core::{Channel, DeviceId, Effect, Tier};
 use palyra_policy::{Action, Baseline, PolicyEngine, Resource};
 
-use crate::fixture::{ECHO, RUN, call, engine_of, granted, name, who};
+use crate::fixture::{ECHO, RUN, call, does, engine_of, granted, name, who};
 
 const OPEN: &str = "@id(\"open\") permit (principal, action, resource);";
 
@@ -16,12 +16,13 @@ const OPEN: &str = "@id(\"open\") permit (principal, action, resource);";
 fn answers(engine: &PolicyEngine) -> String {
     let mut said = String::new();
     for person in ["owner", "claude", "guest"] {
-        for (tool, program, tier) in calls() {
-            let mut plain = call(&who(person), tool, "x");
-            plain.tier = tier;
-            plain.effects = vec![Effect::Exec {
+        for (tool, program, tier, opaque) in calls() {
+            let effects = vec![Effect::Exec {
                 program: program.into(),
             }];
+            let mut plain = does(call(&who(person), tool, "x"), effects);
+            plain.tier = tier;
+            plain.opaque = opaque;
             let yes = granted(plain.clone(), |_| ());
             let stale = granted(plain.clone(), |grant| grant.people = 0);
             for facts in [plain, yes, stale] {
@@ -42,12 +43,15 @@ fn answers(engine: &PolicyEngine) -> String {
     said
 }
 
-/// Plain and sensitive, each kind of program, weakly and strongly confined.
-fn calls() -> Vec<(&'static str, &'static str, Tier)> {
+/// Plain and sensitive, each kind of program, weakly and strongly confined, understood or not.
+fn calls() -> Vec<(&'static str, &'static str, Tier, bool)> {
     let mut calls = Vec::new();
     for tool in [ECHO, RUN] {
         for program in ["/usr/bin/git", "/usr/bin/bash", "/usr/bin/env"] {
-            calls.extend([Tier::B, Tier::Builtin].map(|tier| (tool, program, tier)));
+            for opaque in [false, true] {
+                let tiers = [Tier::B, Tier::Builtin];
+                calls.extend(tiers.map(|tier| (tool, program, tier, opaque)));
+            }
         }
     }
     calls

@@ -245,24 +245,40 @@ fn cases_hold_against_the_baseline() {
 fn paths_hosts_and_programs_are_in_what_is_above_them() {
     let mine = bundle(
         r#"@id("srv") @reason("r") permit (principal == Palyra::User::"guest", action == Palyra::Action::"fs.read", resource in Palyra::Path::"/srv");
-@id("host") @reason("r") permit (principal == Palyra::User::"guest", action == Palyra::Action::"net.connect", resource in Palyra::Domain::"example.com");"#,
+@id("host") @reason("r") permit (principal == Palyra::User::"guest", action == Palyra::Action::"net.connect", resource in Palyra::Domain::"example.com");
+@id("vcs") @reason("r") permit (principal == Palyra::User::"guest", action == Palyra::Action::"exec", resource in Palyra::ProgramGroup::"vcs")
+when { resource in Palyra::Path::"/srv" };"#,
     );
     let case = |action: &str, resource: &str, expect: &str| {
         format!(
             "[[case]]\nname = 'n'\nprincipal = 'User::\"guest\"'\naction = '{action}'\nresource = '{resource}'\nexpect = '{expect}'\n[[case.entity]]\nuid = 'Tool::\"unspecified\"'\n"
         )
     };
+    let program = |uid: &str, group: &str, expect: &str| {
+        let case = case("exec", uid, expect);
+        format!("{case}[[case.entity]]\nuid = '{uid}'\nparents = ['ProgramGroup::\"{group}\"']\n")
+    };
     let cases = [
         case("fs.read", "Path::\"/srv/a/b\"", "allow"),
         case("fs.read", "Path::\"/srv-evil/a\"", "deny"),
         case("net.connect", "Host::\"api.example.com\"", "allow"),
         case("net.connect", "Host::\"evil-example.com\"", "deny"),
+        // A program is in its folders, and in the groups that are declared.
+        program("Program::\"/srv/tool\"", "vcs", "allow"),
+        program("Program::\"/srv-evil/tool\"", "vcs", "deny"),
+        program("Program::\"/srv/tool\"", "build", "deny"),
     ];
     let report = test(&mine, &[NamedSource::new("a.test.toml", cases.concat())]);
     assert!(report.holds(), "{:#?}", report.failures);
-    let odd = case("fs.read", "Path::\"/srv/../etc\"", "deny");
-    let report = test(&mine, &[NamedSource::new("a.test.toml", odd)]);
-    assert_eq!(report.failures.len(), 1);
+    for odd in [
+        case("fs.read", "Path::\"/srv/../etc\"", "deny"),
+        case("net.connect", "Host::\"API.example.com\"", "deny"),
+        // Nobody said what it is: a case that holds would prove nothing.
+        case("exec", "Program::\"/srv/tool\"", "deny"),
+    ] {
+        let report = test(&mine, &[NamedSource::new("a.test.toml", odd)]);
+        assert_eq!(report.failures.len(), 1);
+    }
 }
 
 #[test]

@@ -104,7 +104,7 @@ fn without_the_helper_nothing_is_claimed() {
 fn with_the_helper_widening_is_proved_or_ruled_out() {
     let guests = r#"@id("guests") @reason("r")
 permit (principal == Palyra::User::"guest", action == Palyra::Action::"tool.execute", resource)
-when { context.tier >= 3 && context.taint.contains("odd") };"#;
+when { context.tier >= 3 && context has taint && context.taint.contains("odd") };"#;
     let widened = analysed("", guests);
     let narrowed = analysed("", NO_READER);
     if std::env::var_os("CVC5").is_none() || !cfg!(feature = "solver") {

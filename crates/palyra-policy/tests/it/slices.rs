@@ -7,7 +7,7 @@ use palyra_core::{Channel, DenialCode, DeviceId, Facts, Principal};
 use palyra_policy::{Action, PolicyDecision, PolicyRequest, PolicyRequestContext, Resource};
 use proptest::prelude::*;
 
-use crate::fixture::{ECHO, RUN, SHY, call, engine_of, granted, name, who};
+use crate::fixture::{ECHO, RUN, SHY, call, engine_of, granted, known, name, who};
 
 const CASES: u32 = 500;
 
@@ -129,16 +129,13 @@ fn requests() -> Vec<(PolicyRequest, Option<Facts>)> {
             requests.push((request(&person, Action::ToolList, on), None));
         }
         let effects = [
-            (Action::Exec, Resource::Program("/usr/bin/git".into())),
-            (Action::ExecAsk, Resource::Program("/opt/bin/sh".into())),
+            (Action::Exec, program("/usr/bin/git")),
+            (Action::ExecAsk, program("/opt/bin/sh")),
             (Action::FsRead, Resource::Path("/srv/app/x".into())),
             (Action::FsWrite, Resource::Path("/srv/app".into())),
             (Action::FsWriteAsk, Resource::Path("/srv-evil".into())),
-            (Action::NetConnect, Resource::Host("api.example.com".into())),
-            (
-                Action::NetConnect,
-                Resource::Host("evil-example.com".into()),
-            ),
+            (Action::NetConnect, host("api.example.com")),
+            (Action::NetConnect, host("evil-example.com")),
         ];
         let facts = granted(call(&person, RUN, "x"), |_| ());
         for (action, on) in effects {
@@ -154,6 +151,14 @@ fn requests() -> Vec<(PolicyRequest, Option<Facts>)> {
         }
     }
     requests
+}
+
+fn program(path: &str) -> Resource {
+    Resource::Program(known(path.as_ref()))
+}
+
+fn host(name: &str) -> Resource {
+    Resource::Host(name.parse().unwrap())
 }
 
 /// Which of several errors is named first is not part of the answer.
