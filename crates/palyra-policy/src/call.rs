@@ -17,6 +17,8 @@ use crate::world::{Party, World};
 /// these questions share.
 pub(crate) struct PreparedCall {
     pub(crate) parties: Vec<Party>,
+    /// Whether an agent makes it; only then can a person be asked.
+    pub(crate) by_agent: bool,
     pub(crate) steps: Vec<Step>,
     pub(crate) context: Context,
 }
@@ -64,6 +66,7 @@ impl PreparedCall {
         }
         Ok(Self {
             parties,
+            by_agent: facts.origin.principal.agent().is_some(),
             steps,
             context,
         })
@@ -79,6 +82,7 @@ impl PreparedCall {
         let (uid, _) = world.tool(tool)?;
         Ok(Self {
             parties: world.parties(words, principal)?,
+            by_agent: principal.agent().is_some(),
             steps: vec![Step::on_tool(tool, uid)],
             context: context::of_listing(words, tool, &DeviceId::local(), Channel::Cli)?,
         })

@@ -126,7 +126,8 @@ impl PolicyEngine {
     ///
     /// A call is its tool and each of its effects. About each, "may it run now" is asked for the
     /// agent and then for the person behind it, or for the person alone; if anyone may not, "may a
-    /// person be asked" is, in the same way. The strictest answer counts.
+    /// person be asked" is, in the same way. The strictest answer counts. Nobody is asked about a
+    /// person's own call: a yes is given to an agent.
     ///
     /// # Errors
     /// Policy could not tell: something the call names is unknown, or evaluation failed.
@@ -142,7 +143,7 @@ impl PolicyEngine {
                 continue;
             }
             let refused = asked.len();
-            if !self.all_may(step.ask, step, &call, &now, &mut asked)? {
+            if !call.by_agent || !self.all_may(step.ask, step, &call, &now, &mut asked)? {
                 let questions = asked.get(first..).unwrap_or_default();
                 let answer = no(&now.policies, questions)?;
                 return Ok(Deliberation { answer, asked });
@@ -225,7 +226,7 @@ impl PolicyEngine {
                 answer.unwrap_or(false)
             };
             let mut steps = call.steps.iter();
-            Ok(steps.all(|step| may(step.run, step) || may(step.ask, step)))
+            Ok(steps.all(|step| may(step.run, step) || call.by_agent && may(step.ask, step)))
         };
         could().unwrap_or(false)
     }

@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 use super::bundle::Bundle;
 use super::shape::{self, Shapes, entity_of, parse_uid};
 use crate::places;
+use crate::request::{Action, Kind};
 use crate::vocabulary::Vocabulary;
 
 /// A request as it is written in a file.
@@ -240,9 +241,16 @@ impl Question {
             .collect()
     }
 
-    /// The same request, asking whether a person may be asked; if there is such an action.
+    /// The same request, asking whether a person may be asked; if there is such an action, and it
+    /// is not a person's own call.
     pub(crate) fn asking(&self, schema: &Schema) -> Option<Self> {
-        let id = format!("{}.ask", self.action.id().unescaped());
+        let verb = self.action.id().unescaped();
+        let is_call = |action: &&Action| action.as_str() == verb && action.kind() == Kind::Run;
+        let by_agent = self.principal.type_name().basename() == "Agent";
+        if !by_agent && Action::ALL.iter().any(|action| is_call(&action)) {
+            return None;
+        }
+        let id = format!("{verb}.ask");
         let id = cedar_policy::EntityId::new(id);
         let action = EntityUid::from_type_name_and_id(self.action.type_name().clone(), id);
         schema.actions().find(|declared| **declared == action)?;

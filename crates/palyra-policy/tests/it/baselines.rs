@@ -4,7 +4,7 @@ use palyra_core::corridor::{Decides as _, PolicyAnswer};
 use palyra_core::{DigestKey, Effect, Facts, RiskLevel, Scope, ScopeKind, Tier};
 use palyra_policy::{Action, Baseline, PolicyEngine};
 
-use crate::fixture::{ECHO, READ, RUN, SHY, WRITE, call, does, engine_of, granted, who};
+use crate::fixture::{ECHO, READ, RUN, SHY, WRITE, call, does, engine_of, granted, name, who};
 
 fn word(engine: &PolicyEngine, facts: &Facts) -> &'static str {
     match engine.answer(facts).unwrap() {
@@ -280,6 +280,28 @@ fn an_effect_is_asked_of_the_agent_and_of_its_person() {
     assert_eq!(answer(&exec_for("principal is Palyra::Agent")), "deny");
     assert_eq!(answer(&exec_for("principal is Palyra::User")), "deny");
     assert_eq!(answer(open), "deny");
+}
+
+/// There is no yes that could be given to a person, so nobody is asked for one.
+#[test]
+fn nobody_is_asked_about_a_persons_own_call() {
+    let rules = r#"
+        @id("open") permit (principal, action, resource);
+        @id("no_echo") @reason("nobody echoes")
+        forbid (principal, action == Palyra::Action::"tool.execute",
+                resource == Palyra::Tool::"palyra.echo");"#;
+    let engine = engine_of(rules);
+    let facts = |person| with(person, ECHO, vec![], Tier::B);
+    assert_eq!(word(&engine, &facts("claude")), "ask");
+    assert!(engine.may_list(&who("claude"), &name(ECHO)));
+    let PolicyAnswer::Deny { matched, denial } = engine.answer(&facts("owner")).unwrap() else {
+        panic!("the owner is asked about the owner's call");
+    };
+    assert_eq!(
+        (matched.as_slice(), denial.reason.as_str()),
+        (&["no_echo".to_owned()] as &[_], "nobody echoes")
+    );
+    assert!(!engine.may_list(&who("owner"), &name(ECHO)));
 }
 
 #[test]

@@ -96,7 +96,7 @@ fn a_no_says_why_and_what_to_do() {
     assert_eq!(denial.code, DenialCode::DeniedByPolicy);
     assert_eq!(
         denial.reason,
-        "no policy lets `user:guest` run, or have a person asked about, `palyra.process.run`"
+        "no policy lets `user:guest` run `palyra.process.run`"
     );
     assert_eq!(
         denial.next_step,
