@@ -26,7 +26,7 @@ use crate::drive::{CallReport, Drive, Event};
 use crate::error::{Refusal, RefusalKind};
 use crate::floods::{FloodLimits, Flooded, Floods};
 use crate::people::People;
-use crate::tools::{Place, Registry};
+use crate::tools::{Place, Registry, unknown};
 use crate::waiting::Waiting;
 use crate::{recovery, workspace};
 
@@ -204,7 +204,8 @@ impl GatewayService {
             return Err(stopping());
         }
         let calls_last_minute = self.admit_proposal(caller, &wanted).await?;
-        let tool = self.0.registry.find(&wanted.tool)?;
+        let tool = self.0.registry.find(&wanted.tool);
+        let tool = tool.ok_or_else(|| unknown(&wanted.tool, self.listed(caller)))?;
         let agent = self.0.agent_of(&caller.principal)?;
         let folder = wanted.workspace.as_deref();
         let workspace = workspace::resolve(folder, agent.as_ref(), &self.0.settings.masked)?;
@@ -241,6 +242,14 @@ impl GatewayService {
         };
         let understood = prepared.analysis.understanding(&identity, &self.0.key);
         let facts = facts.with_understanding(understood);
+        tracing::debug!(
+            call = %facts.call,
+            tool = %facts.tool,
+            effects = facts.effects.len(),
+            opaque = facts.opaque,
+            risk = facts.risk.level.as_str(),
+            "taken apart"
+        );
         if let Some(handle) = self.join(&facts) {
             return Ok(handle);
         }

@@ -7,3 +7,4 @@
 
 mod fixture;
 mod scopes;
+mod tools;
