@@ -161,6 +161,12 @@ impl Home {
         self.state.join("palyrad.log")
     }
 
+    /// The operator's own policies.
+    #[must_use]
+    pub fn policies(&self) -> PathBuf {
+        self.config.join("policies")
+    }
+
     /// The configuration.
     #[must_use]
     pub fn config_file(&self) -> PathBuf {

@@ -75,6 +75,8 @@ pub enum Command {
     Approvals(Approvals),
     /// Print the journal: every proposal, decision, answer and execution, in order
     Journal(Journal),
+    /// List, check, test, explain and compare policies; no daemon is needed
+    Policy(Policy),
     /// Print a completion script for your shell
     Completions(Completions),
     /// Print the man page, or write one for every command
@@ -88,7 +90,11 @@ impl Command {
     #[must_use]
     pub const fn whom(&self) -> Option<&AsAgent> {
         let whom = match self {
-            Self::Init | Self::Completions(_) | Self::Man(_) | Self::ExitCodes => return None,
+            Self::Init
+            | Self::Policy(_)
+            | Self::Completions(_)
+            | Self::Man(_)
+            | Self::ExitCodes => return None,
             Self::Status(whom) => whom,
             Self::Exec(exec) => &exec.whom,
             Self::Call(call) => &call.whom,
@@ -366,6 +372,97 @@ pub enum JournalAction {
         #[arg(long, short)]
         follow: bool,
     },
+}
+
+/// `palyra policy`.
+#[derive(Debug, Args)]
+pub struct Policy {
+    /// What.
+    #[command(subcommand)]
+    pub action: PolicyAction,
+}
+
+/// What to do with policies.
+#[derive(Debug, Subcommand)]
+pub enum PolicyAction {
+    /// List the policies of the baseline and of the folder
+    List(PolicyPlace),
+    /// Show one policy: what it says, why, and where it is written
+    Show {
+        /// Its `@id`
+        id: String,
+        /// Which policies.
+        #[command(flatten)]
+        place: PolicyPlace,
+    },
+    /// Print the schema: what a policy can talk about
+    Schema,
+    /// Check the *.cedar files: problems, and what is probably not meant
+    Check(PolicyPlace),
+    /// Run the cases of the *.test.toml files
+    Test(PolicyPlace),
+    /// Explain the answer to one request, and what would have to change
+    Explain {
+        /// The request, in TOML or JSON: principal, action, resource, context, entity
+        #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+        request: PathBuf,
+        /// Which policies.
+        #[command(flatten)]
+        place: PolicyPlace,
+    },
+    /// Compare two folders: which policies differ, and which answers flip
+    Diff {
+        /// The folder before
+        #[arg(value_name = "OLD_DIR", value_hint = clap::ValueHint::DirPath)]
+        old: PathBuf,
+        /// The folder after
+        #[arg(value_name = "NEW_DIR", value_hint = clap::ValueHint::DirPath)]
+        new: PathBuf,
+        /// Over which baseline.
+        #[command(flatten)]
+        over: PolicyOver,
+    },
+}
+
+/// Which policies.
+#[derive(Debug, Clone, Args)]
+pub struct PolicyPlace {
+    /// The folder of your policies [default: `policies` beside palyra.toml]
+    #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    pub folder: Option<PathBuf>,
+    /// Over which baseline.
+    #[command(flatten)]
+    pub over: PolicyOver,
+}
+
+/// Over which baseline.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct PolicyOver {
+    /// The policies underneath [default: `baseline` of palyra.toml, or standard]
+    #[arg(long, value_enum, value_name = "NAME")]
+    pub baseline: Option<BaselineArg>,
+}
+
+/// A policy set that comes with the daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[expect(
+    missing_docs,
+    reason = "clap would print them, and stretch every help text"
+)]
+pub enum BaselineArg {
+    Standard,
+    Sandboxed,
+    Locked,
+}
+
+impl From<BaselineArg> for palyra_policy::Baseline {
+    fn from(arg: BaselineArg) -> Self {
+        match arg {
+            BaselineArg::Standard => Self::Standard,
+            BaselineArg::Sandboxed => Self::Sandboxed,
+            BaselineArg::Locked => Self::Locked,
+        }
+    }
 }
 
 /// `palyra completions`.

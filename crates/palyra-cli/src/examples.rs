@@ -224,6 +224,73 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "palyra policy",
+        &[
+            (
+                "palyra policy list",
+                "what decides, and where it is written",
+            ),
+            ("palyra policy check", "is everything in the folder right?"),
+            ("palyra policy test", "run its *.test.toml"),
+        ],
+    ),
+    (
+        "palyra policy list",
+        &[
+            ("palyra policy list", "the baseline's and yours"),
+            (
+                "palyra policy list --baseline locked",
+                "over another baseline",
+            ),
+        ],
+    ),
+    (
+        "palyra policy show",
+        &[(
+            "palyra policy show allow_granted",
+            "its text and its reason",
+        )],
+    ),
+    (
+        "palyra policy schema",
+        &[(
+            "palyra policy schema",
+            "principals, actions, resources, facts",
+        )],
+    ),
+    (
+        "palyra policy check",
+        &[
+            ("palyra policy check", "the daemon's folder"),
+            ("palyra policy check draft", "before it becomes that folder"),
+            (
+                "palyra policy check --baseline locked",
+                "over another baseline",
+            ),
+        ],
+    ),
+    (
+        "palyra policy test",
+        &[("palyra policy test draft", "exit code 1 when a case fails")],
+    ),
+    (
+        "palyra policy explain",
+        &[
+            (
+                "palyra policy explain --request r.toml",
+                "why, and what would help",
+            ),
+            (
+                "palyra policy explain --request r.toml draft",
+                "under a draft",
+            ),
+        ],
+    ),
+    (
+        "palyra policy diff",
+        &[("palyra policy diff policies draft", "which answers flip")],
+    ),
+    (
         "palyra completions",
         &[
             (

@@ -3,7 +3,8 @@
 //! This room knows arguments ([`args`], [`values`], [`help`], [`examples`]), what they mean ([`commands`]) and
 //! how to answer: [`output`], [`table`], [`when`], [`safe`], [`failure`] and [`exit`]. It reads
 //! [`stdin`] when asked, speaks to the daemon through `palyra-api` alone, starts one for a person
-//! who has none ([`autostart`]), and never touches the daemon's state.
+//! who has none ([`autostart`]), and never touches the daemon's state. Policies it reads and judges
+//! by itself, with `palyra-policy`.
 
 #![forbid(unsafe_code)]
 

@@ -3,6 +3,8 @@
 use hmac::{KeyInit, Mac};
 use sha2::Digest as _;
 
+use crate::scope::ScopeKey;
+
 /// The SHA-256 of some bytes; written `sha256:` and 64 hex digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 32]);
@@ -131,6 +133,12 @@ impl DigestKey {
     #[must_use]
     pub fn plan_seal(&self, plan: &PlanDigest) -> PlanSeal {
         PlanSeal(self.keyed("palyra plan v1", &[plan.0.as_bytes()]))
+    }
+
+    /// The key of a scope of these facts. Its domain is its own: no call's digest is a scope's.
+    #[must_use]
+    pub fn scope_key(&self, parts: &[&[u8]]) -> ScopeKey {
+        ScopeKey(self.keyed("palyra scope v1", parts))
     }
 
     fn keyed(&self, domain: &str, parts: &[&[u8]]) -> Digest {

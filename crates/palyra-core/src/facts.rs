@@ -4,9 +4,12 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use crate::digest::{CallDigest, DigestKey, PlanDigest, PlanSeal};
+use crate::host::EgressHost;
 use crate::id::{ApprovalId, CallId, DeviceId, RunId};
 use crate::plan::{Plan, Tier};
 use crate::principal::{AgentName, Principal};
+use crate::risk::{ProgramFacts, Risk};
+use crate::scope::Scope;
 use crate::time::Timestamp;
 use crate::tool::{ToolCapability, ToolMetadata, ToolName, ToolProposal};
 
@@ -29,6 +32,26 @@ pub enum Effect {
         /// Its absolute path.
         path: PathBuf,
     },
+    /// Connects to this host.
+    NetConnect {
+        /// Which host.
+        host: EgressHost,
+        /// Which port, when the call says so or its protocol has one.
+        port: Option<u16>,
+    },
+}
+
+/// What was understood of a call, beyond its effects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Understanding {
+    /// See [`Facts::opaque`].
+    pub opaque: bool,
+    /// See [`Facts::programs`].
+    pub programs: Vec<ProgramFacts>,
+    /// See [`Facts::risk`].
+    pub risk: Risk,
+    /// See [`Facts::scopes`].
+    pub scopes: Vec<Scope>,
 }
 
 /// The way a call came in.
@@ -93,6 +116,20 @@ pub struct Facts {
     pub capabilities: BTreeSet<ToolCapability>,
     /// What this call does.
     pub effects: Vec<Effect>,
+    /// Whether `effects` may be incomplete, because part of the call could not be understood.
+    /// Such a call is treated at its worst. Unless somebody looked, this is so.
+    #[serde(default = "not_understood")]
+    pub opaque: bool,
+    /// The programs among `effects`, each with its groups.
+    #[serde(default)]
+    pub programs: Vec<ProgramFacts>,
+    /// How bad it can be, and why.
+    #[serde(default)]
+    pub risk: Risk,
+    /// The ways in which this call stands for others, the narrowest first; an opaque call, an
+    /// interpreter and a wrapper have `exact` only.
+    #[serde(default)]
+    pub scopes: Vec<Scope>,
     /// The folder it works on, when it needs one.
     pub workspace: Option<PathBuf>,
     /// How strongly it will be confined.
@@ -147,6 +184,10 @@ impl Facts {
             sensitive: metadata.is_sensitive(),
             capabilities: metadata.capabilities.clone(),
             effects,
+            opaque: true,
+            programs: Vec::new(),
+            risk: Risk::default(),
+            scopes: Vec::new(),
             workspace,
             tier,
             now,
@@ -156,6 +197,16 @@ impl Facts {
             plan: key.plan_seal(&plan),
             live_plan: Some(plan),
         }
+    }
+
+    /// The same call, with what was understood of it. Without this it counts as opaque.
+    #[must_use]
+    pub fn with_understanding(mut self, understood: Understanding) -> Self {
+        self.opaque = understood.opaque;
+        self.programs = understood.programs;
+        self.risk = understood.risk;
+        self.scopes = understood.scopes;
+        self
     }
 
     /// The same call, asked again at `now` with a person's answer in context.
@@ -181,4 +232,9 @@ impl Facts {
     pub(crate) const fn live_plan(&self) -> Option<&PlanDigest> {
         self.live_plan.as_ref()
     }
+}
+
+/// Records from before anybody looked read as not understood.
+const fn not_understood() -> bool {
+    true
 }

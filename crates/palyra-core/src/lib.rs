@@ -14,11 +14,14 @@ pub mod decision;
 pub mod digest;
 pub mod entry;
 pub mod facts;
+pub mod host;
 pub mod id;
 pub mod json;
 pub mod plan;
 pub mod principal;
 pub mod render;
+pub mod risk;
+pub mod scope;
 pub mod time;
 pub mod tool;
 
@@ -26,12 +29,15 @@ pub use attestation::{Ending, ExecutionReport, Layer, RunErrorKind, ToolAttestat
 pub use blob::{Blob, BlobKind, Commitment};
 pub use decision::{ApprovalDecision, Denial, DenialCode};
 pub use digest::{CallDigest, Digest, DigestKey, PlanDigest, PlanSeal};
-pub use facts::{Channel, Effect, Facts, Grant};
+pub use facts::{Channel, Effect, Facts, Grant, Understanding};
+pub use host::EgressHost;
 pub use id::{ApprovalId, AttestationId, CallId, DeviceId, RunId};
 pub use json::CanonicalJson;
 pub use plan::{
     FileId, FileOperation, FilePlan, Limits, Plan, ProcessPlan, ProgramId, ReplyPlan, Tier,
 };
 pub use principal::{AgentName, Principal, UserName};
+pub use risk::{ProgramFacts, ProgramGroup, Risk, RiskLevel};
+pub use scope::{Scope, ScopeKey, ScopeKind};
 pub use time::{Clock, Span, SystemClock, Timestamp};
 pub use tool::{ToolCapability, ToolMetadata, ToolName, ToolProposal};

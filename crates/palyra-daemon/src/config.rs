@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use palyra_core::Span;
 use palyra_gateway::{Budget, FloodLimits};
+use palyra_policy::Baseline;
 use serde::Deserialize;
 
 /// A configuration that cannot be used.
@@ -36,6 +37,7 @@ pub enum BadConfig {
 pub struct ConfigFile {
     log: LogPart,
     daemon: DaemonPart,
+    policy: PolicyPart,
     approvals: ApprovalsPart,
     budget: BudgetPart,
     floods: FloodsPart,
@@ -52,6 +54,18 @@ struct LogPart {
 #[serde(deny_unknown_fields, default)]
 struct DaemonPart {
     stop_grace: Option<Span>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct PolicyPart {
+    #[serde(deserialize_with = "baseline")]
+    baseline: Option<Baseline>,
+}
+
+fn baseline<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Baseline>, D::Error> {
+    let name = String::deserialize(from)?;
+    name.parse().map(Some).map_err(serde::de::Error::custom)
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -96,6 +110,8 @@ pub struct Config {
     pub log_level: String,
     /// How long running calls get when the daemon stops.
     pub stop_grace: Duration,
+    /// What is decided where the operator's own policies say nothing else.
+    pub baseline: Baseline,
     /// How long a call waits for a person.
     pub approval_wait: Duration,
     /// What one run may use up.
@@ -138,6 +154,7 @@ impl ConfigFile {
             log_format: self.log.format.unwrap_or(LogFormat::Text),
             log_level: self.log.level.unwrap_or_else(|| "info".to_owned()),
             stop_grace: span(self.daemon.stop_grace, Duration::from_secs(5)),
+            baseline: self.policy.baseline.unwrap_or_default(),
             approval_wait: span(self.approvals.wait, palyra_approval::DEFAULT_WAIT),
             budget: Budget {
                 calls: self.budget.calls.unwrap_or(budget.calls),

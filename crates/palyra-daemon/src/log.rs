@@ -6,8 +6,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Mutex;
 
+use tracing::Metadata;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::{Config, LogFormat};
 
@@ -42,10 +46,24 @@ pub fn start(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
         LogFormat::Text => lines
             .with_ansi(!plain && is_terminal())
             .with_target(false)
+            .finish()
+            .with(filter_fn(is_ours_to_tell))
             .init(),
-        LogFormat::Json => lines.json().init(),
+        LogFormat::Json => lines
+            .json()
+            .finish()
+            .with(filter_fn(is_ours_to_tell))
+            .init(),
     }
     Ok(())
+}
+
+/// The shell parser logs the words it reads, which are arguments of calls: they never reach a log,
+/// whatever level is asked for. By module, because its targets (`parse`, `expansion` …) are words
+/// that somebody else may use, and a later version may use others.
+fn is_ours_to_tell(line: &Metadata<'_>) -> bool {
+    let module = line.module_path().unwrap_or_default();
+    !module.starts_with("brush_parser")
 }
 
 /// A log that has grown makes room at the next start; one older log is kept.

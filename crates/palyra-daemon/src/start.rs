@@ -15,7 +15,9 @@ use palyra_gateway::tools::Registry;
 use palyra_gateway::{GatewayService, People, Settings};
 use palyra_identity::AgentsFold;
 use palyra_journal::JournalStore;
-use palyra_policy::PolicyEngine;
+use palyra_policy::operator::files::read_folder;
+use palyra_policy::operator::{Bundle, NamedSource, Problem};
+use palyra_policy::{Baseline, PolicyEngine};
 use palyra_sandbox::{Sandbox, SandboxSettings};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -23,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use crate::args::Args;
 use crate::config::{Config, ConfigFile};
 use crate::door::{self, Door, Traffic};
+use crate::routes::About;
 use crate::{folders, log, routes};
 
 /// A detached daemon ends after this long with nothing to do.
@@ -115,7 +118,12 @@ async fn serve(
     let traffic = Arc::new(Traffic::default());
     let listener = door::listen(&home.socket())
         .with_context(|| format!("cannot listen on `{}`", home.socket().display()))?;
-    let router = routes::router(gateway.clone(), started_at, warnings(&sandbox));
+    let about = About {
+        started_at,
+        baseline: config.baseline,
+        warnings: warnings(&sandbox),
+    };
+    let router = routes::router(gateway.clone(), about);
     let door = Door {
         router,
         sandbox,
@@ -190,7 +198,7 @@ async fn open_gateway(
         people,
     };
     let gateway = GatewayService::open(
-        PolicyEngine::standard()?,
+        policies(home, config.baseline)?,
         journal,
         sandbox.clone(),
         Registry::standard()?,
@@ -201,6 +209,29 @@ async fn open_gateway(
     .await?;
     gateway.note_start(env!("CARGO_PKG_VERSION")).await?;
     Ok(gateway)
+}
+
+/// The baseline and the operator's own policies, checked together. A mistake in them ends the
+/// start: a set that is not the one that was written must not decide.
+fn policies(home: &Home, baseline: Baseline) -> anyhow::Result<PolicyEngine> {
+    let folder = home.policies();
+    let told = |problems: Vec<Problem>| {
+        let list: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        anyhow::anyhow!(
+            "the policies in `{}` cannot be used; try `palyra policy check`\n{}",
+            folder.display(),
+            list.join("\n")
+        )
+    };
+    let own = match folder.exists() {
+        true => read_folder(&folder).map_err(told)?.policies,
+        false => Vec::new(),
+    };
+    let name = format!("{baseline}.cedar");
+    let bundle = Bundle::load(&NamedSource::new(name, baseline.source()), &own).map_err(told)?;
+    let engine = bundle.engine()?;
+    tracing::info!(%baseline, files = own.len(), version = %engine.version(), "policies in force");
+    Ok(engine)
 }
 
 fn warnings(sandbox: &Sandbox) -> Vec<String> {

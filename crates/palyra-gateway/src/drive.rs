@@ -157,7 +157,7 @@ impl Drive {
         };
         let seen = serde_json::to_value(&self.facts).unwrap_or_default();
         let facts = Blob::new(BlobKind::Facts, canonical_bytes(&seen));
-        let version = self.gateway.policy.version().to_owned();
+        let version = self.gateway.policy.version();
         self.recorder.decided(
             answer,
             matched.to_vec(),

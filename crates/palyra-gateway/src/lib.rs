@@ -15,6 +15,7 @@ pub mod floods;
 pub mod people;
 pub mod records;
 mod recovery;
+mod resolver;
 pub mod service;
 pub mod tools;
 mod waiting;

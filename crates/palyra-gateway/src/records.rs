@@ -16,6 +16,7 @@ use palyra_sandbox::SandboxStatus;
 use crate::calls::{CALLS, CallRow};
 use crate::error::{Refusal, RefusalKind};
 use crate::service::{Caller, GatewayService};
+use crate::tools::unknown;
 use crate::{recovery, workspace};
 
 /// The projection of approvals.
@@ -97,7 +98,7 @@ impl GatewayService {
     pub fn overview(&self, caller: &Caller) -> Result<Overview, Refusal> {
         self.allowed(caller, Action::DaemonStatus, Resource::Daemon)?;
         Ok(Overview {
-            policy_version: self.0.policy.version().to_owned(),
+            policy_version: self.0.policy.version(),
             live_calls: self.0.lock_live().len(),
             pending_approvals: self.0.waiting.count(),
             journal_head: self.0.journal.head(),
@@ -113,9 +114,13 @@ impl GatewayService {
     /// Policy forbids listing.
     pub fn tools(&self, caller: &Caller) -> Result<Vec<ToolMetadata>, Refusal> {
         self.allowed(caller, Action::ToolList, Resource::Daemon)?;
-        let listed = self.0.registry.iter().map(|tool| &tool.metadata);
-        let visible = |tool: &&ToolMetadata| self.0.policy.may_list(&caller.principal, &tool.name);
-        Ok(listed.filter(visible).cloned().collect())
+        Ok(self.listed(caller).cloned().collect())
+    }
+
+    /// Those that this caller may hear of.
+    pub(crate) fn listed(&self, caller: &Caller) -> impl Iterator<Item = &ToolMetadata> {
+        let all = self.0.registry.iter().map(|tool| &tool.metadata);
+        all.filter(|tool| self.0.policy.may_list(&caller.principal, &tool.name))
     }
 
     /// One tool, if this caller could run or ask for it.
@@ -124,9 +129,8 @@ impl GatewayService {
     /// Policy forbids it, or there is no such tool.
     pub fn tool(&self, caller: &Caller, name: &str) -> Result<ToolMetadata, Refusal> {
         let visible = self.tools(caller)?;
-        let tool = &self.0.registry.find(name)?.metadata;
-        let found = visible.into_iter().find(|seen| seen.name == tool.name);
-        found.ok_or_else(|| not_found("unknown_tool", "tool", name, "see `palyra tools list`"))
+        let found = visible.iter().find(|tool| tool.name.as_str() == name);
+        found.cloned().ok_or_else(|| unknown(name, &visible))
     }
 
     /// The registered agents: a person sees all, an agent itself.

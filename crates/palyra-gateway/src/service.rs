@@ -12,6 +12,7 @@ use palyra_core::{
     AgentName, CallId, CanonicalJson, Channel, Clock, Denial, DenialCode, DeviceId, DigestKey,
     Facts, Principal, RunId, ToolProposal,
 };
+use palyra_effects::Identity;
 use palyra_identity::Agents;
 use palyra_journal::{CallRecorder, Expected, JournalStore};
 use palyra_policy::PolicyEngine;
@@ -25,7 +26,7 @@ use crate::drive::{CallReport, Drive, Event};
 use crate::error::{Refusal, RefusalKind};
 use crate::floods::{FloodLimits, Flooded, Floods};
 use crate::people::People;
-use crate::tools::{Place, Registry};
+use crate::tools::{Place, Registry, unknown};
 use crate::waiting::Waiting;
 use crate::{recovery, workspace};
 
@@ -203,7 +204,8 @@ impl GatewayService {
             return Err(stopping());
         }
         let calls_last_minute = self.admit_proposal(caller, &wanted).await?;
-        let tool = self.0.registry.find(&wanted.tool)?;
+        let tool = self.0.registry.find(&wanted.tool);
+        let tool = tool.ok_or_else(|| unknown(&wanted.tool, self.listed(caller)))?;
         let agent = self.0.agent_of(&caller.principal)?;
         let folder = wanted.workspace.as_deref();
         let workspace = workspace::resolve(folder, agent.as_ref(), &self.0.settings.masked)?;
@@ -223,13 +225,30 @@ impl GatewayService {
             caller.origin(),
             &tool.metadata,
             &proposal,
-            prepared.effects,
+            prepared.analysis.effects.clone(),
             workspace,
             prepared.plan.tier(),
             &prepared.plan,
             &self.0.key,
             now,
             calls_last_minute,
+        );
+        let identity = Identity {
+            origin: &facts.origin,
+            tool: &facts.tool,
+            workspace: facts.workspace.as_deref(),
+            tier: facts.tier,
+            exact: facts.digest(),
+        };
+        let understood = prepared.analysis.understanding(&identity, &self.0.key);
+        let facts = facts.with_understanding(understood);
+        tracing::debug!(
+            call = %facts.call,
+            tool = %facts.tool,
+            effects = facts.effects.len(),
+            opaque = facts.opaque,
+            risk = facts.risk.level.as_str(),
+            "taken apart"
         );
         if let Some(handle) = self.join(&facts) {
             return Ok(handle);

@@ -1,7 +1,9 @@
 //! Facts as a Cedar context, built natively.
 
-use cedar_policy::{Context, RestrictedExpression};
-use palyra_core::{Channel, Denial, DeviceId, Effect, Facts, Grant, Timestamp};
+use cedar_policy::{Context, EntityUid, RestrictedExpression};
+use palyra_core::{
+    Channel, Denial, DeviceId, Effect, Facts, Grant, RiskLevel, Timestamp, ToolName,
+};
 use std::path::Path;
 
 use crate::error::{broken, unavailable};
@@ -24,8 +26,13 @@ pub(crate) fn of_call(words: &Vocabulary, facts: &Facts) -> Result<Context, Deni
     let mut pairs = origin(words, &facts.origin.device, facts.origin.channel);
     pairs.extend([
         pair("run", text(facts.origin.run.as_str())),
+        pair("tool", entity(words.tool(&facts.tool))),
         pair("now", instant(facts.now)),
         pair("digest", text(facts.digest().to_text())),
+        pair("opaque", truth(facts.opaque)),
+        pair("inside", truth(is_inside(facts))),
+        pair("risk", long(facts.risk.level.rank())),
+        pair("scopes", scopes(facts)),
         pair("capabilities", RestrictedExpression::new_set(capabilities)),
         pair("tier", long(facts.tier.rank())),
         pair(
@@ -46,53 +53,76 @@ pub(crate) fn of_call(words: &Vocabulary, facts: &Facts) -> Result<Context, Deni
 /// The most ordinary call there is: from here and now, unknown effects, nothing granted.
 pub(crate) fn of_listing(
     words: &Vocabulary,
+    tool: &ToolName,
     device: &DeviceId,
     channel: Channel,
 ) -> Result<Context, Denial> {
     let mut pairs = origin(words, device, channel);
     pairs.extend([
         pair("run", text("")),
+        pair("tool", entity(words.tool(tool))),
         pair("now", instant(Timestamp::from_millis(0))),
         pair("digest", text("")),
         pair("capabilities", RestrictedExpression::new_set([])),
         pair("tier", long(palyra_core::Tier::B.rank())),
         pair("calls_last_minute", long(0)),
+        pair("opaque", truth(false)),
+        pair("inside", truth(true)),
+        pair("risk", long(RiskLevel::Low.rank())),
+        pair("scopes", RestrictedExpression::new_set([])),
     ]);
     pairs.extend(effects(&[])?);
     finish(pairs)
 }
 
 fn origin(words: &Vocabulary, device: &DeviceId, channel: Channel) -> Vec<Pair> {
-    let mut pairs = Vec::with_capacity(16);
-    pairs.push(pair(
-        "device",
-        RestrictedExpression::new_entity_uid(words.device(device)),
-    ));
-    pairs.push(pair(
-        "channel",
-        RestrictedExpression::new_entity_uid(words.channel(channel)),
-    ));
+    let mut pairs = Vec::with_capacity(24);
+    pairs.push(pair("device", entity(words.device(device))));
+    pairs.push(pair("channel", entity(words.channel(channel))));
     pairs
 }
 
-fn effects(effects: &[Effect]) -> Result<[Pair; 3], Denial> {
-    let (mut programs, mut reads, mut writes) = (Vec::new(), Vec::new(), Vec::new());
+/// Whether every file it touches is in its workspace, folder by folder. What is opaque may touch
+/// others.
+fn is_inside(facts: &Facts) -> bool {
+    !facts.opaque
+        && facts.effects.iter().all(|effect| match effect {
+            Effect::Exec { .. } | Effect::NetConnect { .. } => true,
+            Effect::FsRead { path } | Effect::FsWrite { path } => facts
+                .workspace
+                .as_ref()
+                .is_some_and(|workspace| path.starts_with(workspace)),
+        })
+}
+
+/// Every key that a grant for this call, or for calls like it, can name.
+fn scopes(facts: &Facts) -> RestrictedExpression {
+    let keys = facts.scopes.iter();
+    let keys = keys.flat_map(|scope| [&scope.session, &scope.window]);
+    RestrictedExpression::new_set(keys.map(|key| text(key.to_text())))
+}
+
+fn effects(effects: &[Effect]) -> Result<[Pair; 4], Denial> {
+    let (mut programs, mut hosts) = (Vec::new(), Vec::new());
+    let (mut reads, mut writes) = (Vec::new(), Vec::new());
     for effect in effects {
         match effect {
             Effect::Exec { program } => programs.push(text(path(program)?)),
             Effect::FsRead { path: file } => reads.push(text(path(file)?)),
             Effect::FsWrite { path: file } => writes.push(text(path(file)?)),
+            Effect::NetConnect { host, .. } => hosts.push(text(host.as_str())),
         }
     }
     Ok([
         pair("programs", RestrictedExpression::new_set(programs)),
         pair("reads", RestrictedExpression::new_set(reads)),
         pair("writes", RestrictedExpression::new_set(writes)),
+        pair("hosts", RestrictedExpression::new_set(hosts)),
     ])
 }
 
 fn granted(words: &Vocabulary, grant: &Grant) -> Result<RestrictedExpression, Denial> {
-    let agent = RestrictedExpression::new_entity_uid(words.agent(&grant.agent));
+    let agent = entity(words.agent(&grant.agent));
     RestrictedExpression::new_record([
         pair("agent", agent),
         pair("digest", text(grant.digest.to_text())),
@@ -108,6 +138,14 @@ fn finish(pairs: Vec<Pair>) -> Result<Context, Denial> {
 
 fn pair(name: &str, value: RestrictedExpression) -> Pair {
     (name.to_owned(), value)
+}
+
+fn entity(uid: EntityUid) -> RestrictedExpression {
+    RestrictedExpression::new_entity_uid(uid)
+}
+
+fn truth(value: bool) -> RestrictedExpression {
+    RestrictedExpression::new_bool(value)
 }
 
 fn text(value: impl Into<String>) -> RestrictedExpression {

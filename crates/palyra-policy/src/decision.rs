@@ -4,7 +4,7 @@ use palyra_core::corridor::PolicyAnswer;
 use palyra_core::{Denial, DenialCode, Principal};
 
 use crate::policies::Policies;
-use crate::request::{Action, Resource};
+use crate::request::{Action, Kind, Resource};
 
 /// What Cedar said to one question about one principal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub struct PolicyDecision {
     pub principal: Principal,
     /// What they want to do.
     pub action: Action,
+    /// To what.
+    pub resource: Resource,
     /// Whether they may.
     pub allowed: bool,
     /// The ids of the policies that made it so: the permits of a yes, the forbids of a no. A no
@@ -42,7 +44,7 @@ pub(crate) fn matched<'a>(decisions: impl IntoIterator<Item = &'a PolicyDecision
 
 /// The denial of the question that settled it: the reasons and hints of the forbids, or that
 /// nothing permits it.
-pub(crate) fn denial(policies: &Policies, no: &PolicyDecision, resource: &Resource) -> Denial {
+pub(crate) fn denial(policies: &Policies, no: &PolicyDecision) -> Denial {
     let say = |words: fn(&Policies, &str) -> Option<String>| {
         let said: Vec<String> = no
             .matched
@@ -55,13 +57,13 @@ pub(crate) fn denial(policies: &Policies, no: &PolicyDecision, resource: &Resour
     let hint = say(|policies, id| Some(policies.hint(id)?.to_owned()));
     Denial::new(
         DenialCode::DeniedByPolicy,
-        reason.unwrap_or_else(|| in_words(no, resource)),
+        reason.unwrap_or_else(|| in_words(no)),
         hint.unwrap_or_else(|| default_hint(no.action).to_owned()),
     )
 }
 
-fn in_words(no: &PolicyDecision, resource: &Resource) -> String {
-    let (who, what) = (&no.principal, no.action.in_words());
+fn in_words(no: &PolicyDecision) -> String {
+    let (who, what, resource) = (&no.principal, no.action.in_words(), &no.resource);
     match no.matched.as_slice() {
         [] => format!("no policy lets `{who}` {what} {resource}"),
         ids => format!(
@@ -71,18 +73,9 @@ fn in_words(no: &PolicyDecision, resource: &Resource) -> String {
     }
 }
 
-const fn default_hint(action: Action) -> &'static str {
-    match action {
-        Action::ToolExecute | Action::ToolExecuteAsk => {
-            "see what may be run with `palyra tools list`"
-        }
-        Action::ToolList
-        | Action::CallRead
-        | Action::ApprovalRead
-        | Action::JournalRead
-        | Action::AgentRead
-        | Action::DaemonStatus
-        | Action::ApprovalDecide
-        | Action::AgentManage => "the owner may, from a connection without `--as`",
+fn default_hint(action: Action) -> &'static str {
+    match action.kind() {
+        Kind::Run | Kind::Ask => "see what may be run with `palyra tools list`",
+        Kind::Api => "the owner may, from a connection without `--as`",
     }
 }

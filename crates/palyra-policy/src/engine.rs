@@ -1,5 +1,6 @@
 //! The engine: a validated policy set, the world it decides about, and the questions.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use cedar_policy::{Authorizer, Context, Decision, Entities, EntityUid, PolicySet, Request};
@@ -8,6 +9,7 @@ use palyra_core::{
     AgentName, Channel, Denial, DeviceId, Facts, Principal, ToolMetadata, ToolName, UserName,
 };
 
+use crate::call::{PreparedCall, Step};
 use crate::context;
 use crate::decision::{Deliberation, PolicyDecision, denial, matched};
 use crate::error::{PolicyError, broken};
@@ -16,17 +18,23 @@ use crate::request::{Action, PolicyRequest, PolicyRequestContext, Resource};
 use crate::vocabulary::Vocabulary;
 use crate::world::{Party, Registry, World};
 
-/// Decides, with Cedar. Shared between threads; a question never waits for a change of tools or
-/// agents, it sees the world before or after it.
+/// Decides, with Cedar. Shared between threads; a question never waits for a change of policies,
+/// tools or agents, it sees everything as it was before or after.
 #[derive(Debug)]
 pub struct PolicyEngine {
-    policies: Policies,
     words: Vocabulary,
     authorizer: Authorizer,
     /// What the world is built from; held while it is rebuilt.
     registry: Mutex<Registry>,
-    /// Locked only to copy or swap the reference.
-    world: RwLock<Arc<World>>,
+    /// Locked only to copy or swap the references.
+    now: RwLock<Now>,
+}
+
+/// What decides, and what is known. An answer takes one copy and asks all its questions of it.
+#[derive(Debug, Clone)]
+struct Now {
+    policies: Arc<Policies>,
+    world: Arc<World>,
 }
 
 impl PolicyEngine {
@@ -36,16 +44,19 @@ impl PolicyEngine {
     /// The source does not parse, does not validate strictly against the schema, or has a policy
     /// without a plain `@id`. The error says where.
     pub fn new(source: &str) -> Result<Self, PolicyError> {
-        let policies = Policies::load(source)?;
         let words = Vocabulary::new()?;
+        let policies = Policies::load(source, &words)?;
         let registry = Registry::default();
-        let world = World::build(&words, &policies.schema, &registry)?;
+        let world = World::build(&words, policies.schema, &registry)?;
+        let now = Now {
+            policies: Arc::new(policies),
+            world: Arc::new(world),
+        };
         Ok(Self {
-            policies,
             words,
             authorizer: Authorizer::new(),
             registry: Mutex::new(registry),
-            world: RwLock::new(Arc::new(world)),
+            now: RwLock::new(now),
         })
     }
 
@@ -57,16 +68,31 @@ impl PolicyEngine {
         Self::new(DEFAULT_POLICY_SRC)
     }
 
+    /// Decides with these policies from the next answer on. Answers under way end with those they
+    /// began with; none waits.
+    ///
+    /// # Errors
+    /// As [`PolicyEngine::new`]; the policies before stay in force.
+    pub fn replace_policies(&self, source: &str) -> Result<(), PolicyError> {
+        let policies = Arc::new(Policies::load(source, &self.words)?);
+        let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut now.policies, policies);
+        drop(now);
+        // Freeing ten thousand policies takes a while: not under the lock.
+        drop(before);
+        Ok(())
+    }
+
     /// A short digest of the schema and the policies in force.
     #[must_use]
-    pub fn version(&self) -> &str {
-        &self.policies.version
+    pub fn version(&self) -> String {
+        self.now().policies.version.clone()
     }
 
     /// The sentence that a policy has for people, by its id.
     #[must_use]
-    pub fn reason(&self, id: &str) -> Option<&str> {
-        self.policies.reason(id)
+    pub fn reason(&self, id: &str) -> Option<String> {
+        self.now().policies.reason(id).map(str::to_owned)
     }
 
     /// Replaces the tools that are known.
@@ -76,7 +102,10 @@ impl PolicyEngine {
     pub fn set_tools(&self, tools: &[ToolMetadata]) -> Result<(), PolicyError> {
         let tools = tools
             .iter()
-            .map(|tool| (tool.name.clone(), tool.is_sensitive()))
+            .map(|tool| {
+                let needs = tool.capabilities.clone();
+                (tool.name.clone(), (tool.is_sensitive(), needs))
+            })
             .collect();
         self.change(|registry| registry.tools = tools)
     }
@@ -95,27 +124,42 @@ impl PolicyEngine {
 
     /// The answer to a call, with every question it took.
     ///
-    /// "May it run now" is asked about the agent and then about the person behind it, or about the
-    /// person alone; if anyone may not, "may a person be asked" is, in the same way.
+    /// A call is its tool and each of its effects. About each, "may it run now" is asked for the
+    /// agent and then for the person behind it, or for the person alone; if anyone may not, "may a
+    /// person be asked" is, in the same way. The strictest answer counts. Nobody is asked about a
+    /// person's own call: a yes is given to an agent.
     ///
     /// # Errors
     /// Policy could not tell: something the call names is unknown, or evaluation failed.
     pub fn deliberate(&self, facts: &Facts) -> Result<Deliberation, Denial> {
-        let world = self.world();
-        let call = self.prepare(&world, facts)?;
-        let mut asked = Vec::with_capacity(2 * call.parties.len());
-        if self.all_may(Action::ToolExecute, &call, &world, &mut asked)? {
-            let matched = matched(&asked);
-            let answer = PolicyAnswer::Run { matched };
-            return Ok(Deliberation { answer, asked });
+        let now = self.now();
+        let call = PreparedCall::new(&self.words, &now.policies, &now.world, facts)?;
+        let mut asked = Vec::with_capacity(2 * call.parties.len() * call.steps.len());
+        // Where the questions begin and end that let somebody be asked.
+        let mut to_ask: Vec<Range<usize>> = Vec::new();
+        for step in &call.steps {
+            let first = asked.len();
+            if self.all_may(step.run, step, &call, &now, &mut asked)? {
+                continue;
+            }
+            let refused = asked.len();
+            if !call.by_agent || !self.all_may(step.ask, step, &call, &now, &mut asked)? {
+                let questions = asked.get(first..).unwrap_or_default();
+                let answer = no(&now.policies, questions)?;
+                return Ok(Deliberation { answer, asked });
+            }
+            to_ask.push(refused..asked.len());
         }
-        let refused = asked.len();
-        if self.all_may(Action::ToolExecuteAsk, &call, &world, &mut asked)? {
-            let matched = matched(asked.iter().skip(refused));
-            let answer = PolicyAnswer::Ask { matched };
-            return Ok(Deliberation { answer, asked });
-        }
-        let answer = self.no(&asked, &Resource::Tool(facts.tool.clone()))?;
+        let answer = if to_ask.is_empty() {
+            PolicyAnswer::Run {
+                matched: matched(&asked),
+            }
+        } else {
+            let questions = to_ask.into_iter().filter_map(|range| asked.get(range));
+            PolicyAnswer::Ask {
+                matched: matched(questions.flatten()),
+            }
+        };
         Ok(Deliberation { answer, asked })
     }
 
@@ -133,13 +177,13 @@ impl PolicyEngine {
         action: Action,
         resource: Resource,
     ) -> Result<Vec<String>, Denial> {
-        let world = self.world();
+        let now = self.now();
         let context = PolicyRequestContext {
             device_id: device,
             channel,
             call: None,
         };
-        let parties = world.parties(&self.words, principal)?;
+        let parties = now.world.parties(&self.words, principal)?;
         let mut asked = Vec::with_capacity(parties.len());
         for (principal, _) in parties {
             let request = PolicyRequest {
@@ -147,9 +191,9 @@ impl PolicyEngine {
                 action,
                 resource: resource.clone(),
             };
-            let decision = self.evaluate_in(&world, &request, &context)?;
+            let decision = self.evaluate_in(&now, &request, &context, Extent::Slice)?;
             if !decision.allowed {
-                return Err(denial(&self.policies, &decision, &resource));
+                return Err(denial(&now.policies, &decision));
             }
             asked.push(decision);
         }
@@ -166,7 +210,7 @@ impl PolicyEngine {
         request: &PolicyRequest,
         context: &PolicyRequestContext<'_>,
     ) -> Result<PolicyDecision, Denial> {
-        self.evaluate_in(&self.world(), request, context)
+        self.evaluate_in(&self.now(), request, context, Extent::Slice)
     }
 
     /// Whether a tool could be run or asked for by this principal, for filtering lists. What a
@@ -174,66 +218,58 @@ impl PolicyEngine {
     /// machine. It opens nothing, so "could not tell" is a plain no.
     #[must_use]
     pub fn may_list(&self, principal: &Principal, tool: &ToolName) -> bool {
-        let world = self.world();
-        let could = |action| -> Result<bool, Denial> {
-            let call = PreparedCall {
-                parties: world.parties(&self.words, principal)?,
-                tool: world.tool(tool)?.0.clone(),
-                context: context::of_listing(&self.words, &DeviceId::local(), Channel::Cli)?,
+        let now = self.now();
+        let could = || -> Result<bool, Denial> {
+            let call = PreparedCall::for_listing(&self.words, &now.world, principal, tool)?;
+            let may = |action, step| {
+                let answer = self.all_may(action, step, &call, &now, &mut Vec::new());
+                answer.unwrap_or(false)
             };
-            self.all_may(action, &call, &world, &mut Vec::new())
+            let mut steps = call.steps.iter();
+            Ok(steps.all(|step| may(step.run, step) || call.by_agent && may(step.ask, step)))
         };
-        could(Action::ToolExecute).unwrap_or(false)
-            || could(Action::ToolExecuteAsk).unwrap_or(false)
+        could().unwrap_or(false)
     }
 
-    fn world(&self) -> Arc<World> {
-        // The lock guards one reference, which is whole even after a panic elsewhere.
-        Arc::clone(&self.world.read().unwrap_or_else(PoisonError::into_inner))
+    fn now(&self) -> Now {
+        // The lock guards two references, which are whole even after a panic elsewhere.
+        let now = self.now.read().unwrap_or_else(PoisonError::into_inner);
+        now.clone()
     }
 
     fn change(&self, edit: impl FnOnce(&mut Registry)) -> Result<(), PolicyError> {
         let mut registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
         edit(&mut registry);
-        let built = World::build(&self.words, &self.policies.schema, &registry);
+        let built = World::build(&self.words, self.now().policies.schema, &registry);
         // The world before might still know an agent that was removed: on failure, know nothing.
         let (world, result) = match built {
             Ok(world) => (world, Ok(())),
             Err(error) => (World::empty(), Err(error)),
         };
-        *self.world.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(world);
+        let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);
+        now.world = Arc::new(world);
         result
-    }
-
-    /// A call, with everything checked that Cedar would take on trust.
-    fn prepare(&self, world: &World, facts: &Facts) -> Result<PreparedCall, Denial> {
-        let parties = world.parties(&self.words, &facts.origin.principal)?;
-        world.check_origin(&self.words, &facts.origin.device, facts.origin.channel)?;
-        let (tool, sensitive) = world.tool(&facts.tool)?;
-        if *sensitive != facts.sensitive {
-            return Err(broken(format_args!(
-                "the facts and the registry disagree about whether `{}` is sensitive",
-                facts.tool
-            )));
-        }
-        Ok(PreparedCall {
-            parties,
-            tool: tool.clone(),
-            context: context::of_call(&self.words, facts)?,
-        })
     }
 
     /// Asks about each party in turn, and stops at the first no.
     fn all_may(
         &self,
         action: Action,
+        step: &Step,
         call: &PreparedCall,
-        world: &World,
+        now: &Now,
         asked: &mut Vec<PolicyDecision>,
     ) -> Result<bool, Denial> {
         for party in &call.parties {
-            let (tool, context) = (call.tool.clone(), call.context.clone());
-            let decision = self.question(&world.entities, party, action, tool, context)?;
+            let question = Question {
+                party,
+                action,
+                on: &step.on,
+                resource: step.uid.clone(),
+                context: call.context.clone(),
+            };
+            let entities = step.around.as_ref().unwrap_or(&now.world.entities);
+            let decision = self.ask(&now.policies, entities, question, Extent::Slice)?;
             let allowed = decision.allowed;
             asked.push(decision);
             if !allowed {
@@ -244,64 +280,67 @@ impl PolicyEngine {
         Ok(!call.parties.is_empty())
     }
 
-    fn no(&self, asked: &[PolicyDecision], resource: &Resource) -> Result<PolicyAnswer, Denial> {
-        let refusals = || asked.iter().filter(|decision| !decision.allowed);
-        let last = refusals().next_back();
-        let last = last.ok_or_else(|| broken("nobody was asked about"))?;
-        Ok(PolicyAnswer::Deny {
-            matched: matched(refusals()),
-            denial: denial(&self.policies, last, resource),
-        })
-    }
-
     fn evaluate_in(
         &self,
-        world: &World,
+        now: &Now,
         request: &PolicyRequest,
         context: &PolicyRequestContext<'_>,
+        extent: Extent,
     ) -> Result<PolicyDecision, Denial> {
-        let words = &self.words;
+        let (words, Now { policies, world }) = (&self.words, now);
         let party = world.party(words, &request.principal)?;
         world.check_origin(words, context.device_id, context.channel)?;
         let (resource, record) = world.resource(words, &request.resource)?;
-        let cedar_context = match context.call {
-            Some(facts) => context::of_call(words, facts)?,
-            None => context::of_api(words, context.device_id, context.channel)?,
+        let question = Question {
+            party: &party,
+            action: request.action,
+            on: &request.resource,
+            resource,
+            context: match context.call {
+                Some(facts) => context::of_call(words, facts)?,
+                None => context::of_api(words, context.device_id, context.channel)?,
+            },
         };
         let Some(record) = record else {
-            return self.question(
-                &world.entities,
-                &party,
-                request.action,
-                resource,
-                cedar_context,
-            );
+            return self.ask(policies, &world.entities, question, extent);
         };
-        let named = [
+        let mut named = vec![
             party.1.clone(),
             words.device(context.device_id),
             words.channel(context.channel),
         ];
-        let entities = world.around(&self.policies.schema, record, named)?;
-        self.question(&entities, &party, request.action, resource, cedar_context)
+        if let Some(facts) = context.call {
+            named.push(world.tool(&facts.tool)?.0.clone());
+            named.extend(facts.grant.iter().map(|grant| words.agent(&grant.agent)));
+        }
+        let entities = world.around(Some(policies.schema), [record], named)?;
+        self.ask(policies, &entities, question, extent)
     }
 
     /// The one place where Cedar is asked. A request that does not fit the schema, and any error
     /// while evaluating, is "could not tell".
-    fn question(
+    fn ask(
         &self,
+        policies: &Policies,
         entities: &Entities,
-        (principal, uid): &Party,
-        action: Action,
-        resource: EntityUid,
-        context: Context,
+        question: Question<'_>,
+        extent: Extent,
     ) -> Result<PolicyDecision, Denial> {
-        let schema = Some(&self.policies.schema);
+        let Question {
+            party: (principal, uid),
+            action,
+            on,
+            resource,
+            context,
+        } = question;
+        let set = match extent {
+            Extent::Slice => policies.slices.of(action, uid, &resource, entities),
+            Extent::Whole => Arc::clone(&policies.set),
+        };
         let verb = self.words.action(action);
-        let request = Request::new(uid.clone(), verb, resource, context, schema).map_err(broken)?;
-        let response = self
-            .authorizer
-            .is_authorized(&request, &self.policies.set, entities);
+        let request = Request::new(uid.clone(), verb, resource, context, Some(policies.schema))
+            .map_err(broken)?;
+        let response = self.authorizer.is_authorized(&request, &set, entities);
         let diagnostics = response.diagnostics();
         if let Some(error) = diagnostics.errors().next() {
             return Err(broken(error));
@@ -318,10 +357,22 @@ impl PolicyEngine {
         Ok(PolicyDecision {
             principal: principal.clone(),
             action,
+            resource: on.clone(),
             allowed,
             matched,
         })
     }
+}
+
+/// The denial of a call that may neither run nor be asked about.
+fn no(policies: &Policies, asked: &[PolicyDecision]) -> Result<PolicyAnswer, Denial> {
+    let refusals = || asked.iter().filter(|decision| !decision.allowed);
+    let last = refusals().next_back();
+    let last = last.ok_or_else(|| broken("nobody was asked about"))?;
+    Ok(PolicyAnswer::Deny {
+        matched: matched(refusals()),
+        denial: denial(policies, last),
+    })
 }
 
 impl Decides for PolicyEngine {
@@ -331,11 +382,22 @@ impl Decides for PolicyEngine {
     }
 }
 
-/// A call, ready to be asked about: everyone who must be allowed, the tool, the context.
-struct PreparedCall {
-    parties: Vec<Party>,
-    tool: EntityUid,
+/// One question, ready for Cedar.
+struct Question<'a> {
+    party: &'a Party,
+    action: Action,
+    on: &'a Resource,
+    resource: EntityUid,
     context: Context,
+}
+
+/// How much of the policy set a question is evaluated with. The answer is the same.
+#[derive(Debug, Clone, Copy)]
+enum Extent {
+    /// What can matter to it.
+    Slice,
+    /// Everything, to compare with.
+    Whole,
 }
 
 /// What a decision costs is compared with Cedar alone on the very same questions.
@@ -357,19 +419,39 @@ impl PolicyEngine {
     /// As [`PolicyEngine::deliberate`].
     #[doc(hidden)]
     pub fn raw_questions(&self, facts: &Facts) -> Result<RawQuestions, Denial> {
-        let world = self.world();
-        let call = self.prepare(&world, facts)?;
-        let requests = self.deliberate(facts)?.asked.into_iter().map(|decision| {
+        let Now { policies, world } = self.now();
+        let call = PreparedCall::new(&self.words, &policies, &world, facts)?;
+        let mut requests = Vec::new();
+        for decision in self.deliberate(facts)?.asked {
             let (_, uid) = world.party(&self.words, &decision.principal)?;
             let verb = self.words.action(decision.action);
-            let (tool, context) = (call.tool.clone(), call.context.clone());
-            Request::new(uid, verb, tool, context, Some(&self.policies.schema)).map_err(broken)
+            let (resource, _) = world.resource(&self.words, &decision.resource)?;
+            let (context, schema) = (call.context.clone(), Some(policies.schema));
+            requests.push(Request::new(uid, verb, resource, context, schema).map_err(broken)?);
+        }
+        let made = call.steps.iter().filter_map(|step| {
+            let entity = step.around.as_ref()?.get(&step.uid);
+            entity.cloned()
         });
+        let entities = world.entities.clone().upsert_entities(made, None);
         Ok(RawQuestions {
-            requests: requests.collect::<Result<_, _>>()?,
-            policies: self.policies.set.clone(),
-            entities: world.entities.clone(),
+            requests,
+            policies: policies.set.as_ref().clone(),
+            entities: entities.map_err(broken)?,
         })
+    }
+
+    /// [`PolicyEngine::evaluate_with_context`] over the whole policy set, to compare with.
+    ///
+    /// # Errors
+    /// The same.
+    #[doc(hidden)]
+    pub fn evaluate_whole(
+        &self,
+        request: &PolicyRequest,
+        context: &PolicyRequestContext<'_>,
+    ) -> Result<PolicyDecision, Denial> {
+        self.evaluate_in(&self.now(), request, context, Extent::Whole)
     }
 }
 
@@ -420,6 +502,6 @@ mod tests {
         let twice = vec![(DeviceId::local(), true), (DeviceId::local(), false)];
         let error = engine.change(|registry| registry.devices = twice);
         assert!(matches!(error, Err(PolicyError::World(_))), "{error:?}");
-        assert!(engine.world().entities.is_empty());
+        assert!(engine.now().world.entities.is_empty());
     }
 }

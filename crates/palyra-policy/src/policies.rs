@@ -1,11 +1,14 @@
 //! A policy set: parsed, named, and validated strictly before anything is decided with it.
 
 use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
 
-use cedar_policy::{Policy, PolicyId, PolicySet, Schema, ValidationMode, Validator};
+use cedar_policy::{Entities, Policy, PolicyId, PolicySet, Schema, ValidationMode, Validator};
 use palyra_core::Digest;
 
 use crate::error::{Place, PolicyError};
+use crate::slices::Slices;
+use crate::vocabulary::Vocabulary;
 
 /// What policies can talk about.
 pub const SCHEMA_SRC: &str = include_str!("../schema/palyra.cedarschema");
@@ -30,18 +33,28 @@ struct Note {
 /// A validated policy set.
 #[derive(Debug)]
 pub(crate) struct Policies {
-    pub(crate) set: PolicySet,
-    pub(crate) schema: Schema,
+    pub(crate) set: Arc<PolicySet>,
+    pub(crate) slices: Slices,
+    pub(crate) schema: &'static Schema,
+    /// The schema's actions as entities, with the groups they are in.
+    pub(crate) actions: Entities,
     pub(crate) version: String,
     notes: HashMap<String, Note>,
 }
 
 impl Policies {
-    pub(crate) fn load(source: &str) -> Result<Self, PolicyError> {
-        let schema = load_schema()?;
+    pub(crate) fn load(source: &str, words: &Vocabulary) -> Result<Self, PolicyError> {
+        let validator = validator()?;
+        let schema = validator.schema();
         let (set, notes) = named(&parse(source)?)?;
-        validate(&set, &schema, source)?;
+        validate(&set, validator, source)?;
+        let set = Arc::new(set);
+        let actions = schema
+            .action_entities()
+            .map_err(|error| PolicyError::Schema(error.to_string()))?;
         Ok(Self {
+            slices: Slices::new(Arc::clone(&set), &actions, words),
+            actions,
             set,
             schema,
             version: version(source),
@@ -60,10 +73,14 @@ impl Policies {
     }
 }
 
-fn load_schema() -> Result<Schema, PolicyError> {
-    Schema::from_cedarschema_str(SCHEMA_SRC)
-        .map(|(schema, _warnings)| schema)
-        .map_err(|error| PolicyError::Schema(error.to_string()))
+/// The schema is embedded, so it is read once.
+fn validator() -> Result<&'static Validator, PolicyError> {
+    static VALIDATOR: LazyLock<Result<Validator, PolicyError>> = LazyLock::new(|| {
+        let (schema, _warnings) = Schema::from_cedarschema_str(SCHEMA_SRC)
+            .map_err(|error| PolicyError::Schema(error.to_string()))?;
+        Ok(Validator::new(schema))
+    });
+    VALIDATOR.as_ref().map_err(Clone::clone)
 }
 
 fn parse(source: &str) -> Result<PolicySet, PolicyError> {
@@ -138,8 +155,7 @@ fn sentence(policy: &Policy, name: &str) -> Result<Option<String>, String> {
     }
 }
 
-fn validate(set: &PolicySet, schema: &Schema, source: &str) -> Result<(), PolicyError> {
-    let validator = Validator::new(schema.clone());
+fn validate(set: &PolicySet, validator: &Validator, source: &str) -> Result<(), PolicyError> {
     let result = validator.validate_with_level(set, ValidationMode::Strict, MAX_LEVEL);
     let mut faults: Vec<_> = result
         .validation_errors()
@@ -172,14 +188,42 @@ fn version(source: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::baseline::Baseline;
     use crate::request::Action;
 
+    fn baselines() -> impl Iterator<Item = (Baseline, Policies)> {
+        let words = Vocabulary::new().unwrap();
+        let load = move |baseline: Baseline| Policies::load(baseline.source(), &words).unwrap();
+        Baseline::ALL
+            .into_iter()
+            .map(move |baseline| (baseline, load(baseline)))
+    }
+
     #[test]
-    fn the_baseline_passes_without_warnings() {
-        let policies = Policies::load(DEFAULT_POLICY_SRC).unwrap();
-        let validator = Validator::new(policies.schema.clone());
-        let result = validator.validate(&policies.set, ValidationMode::Strict);
-        assert!(result.validation_passed_without_warnings(), "{result}");
+    fn the_baselines_pass_without_warnings() {
+        for (baseline, policies) in baselines() {
+            let result = validator()
+                .unwrap()
+                .validate(&policies.set, ValidationMode::Strict);
+            assert!(
+                result.validation_passed_without_warnings(),
+                "{baseline}: {result}"
+            );
+        }
+    }
+
+    /// An id that two baselines have means the same in both.
+    #[test]
+    fn the_same_id_is_the_same_policy() {
+        let mut seen: HashMap<String, String> = HashMap::new();
+        for (baseline, policies) in baselines() {
+            for policy in policies.set.policies() {
+                let id: &str = policy.id().as_ref();
+                let text = policy.to_string();
+                let first = seen.entry(id.to_owned()).or_insert_with(|| text.clone());
+                assert_eq!(*first, text, "{id} of {baseline}");
+            }
+        }
     }
 
     #[test]
@@ -189,15 +233,16 @@ mod tests {
     }
 
     #[test]
-    fn every_policy_of_the_baseline_speaks_to_people() {
-        let policies = Policies::load(DEFAULT_POLICY_SRC).unwrap();
-        for policy in policies.set.policies() {
-            let id: &str = policy.id().as_ref();
-            let reason = policies.reason(id).unwrap();
-            assert!(!reason.ends_with('.'), "{id}");
-            assert!(reason.starts_with(char::is_lowercase), "{id}");
-            if policy.effect() == cedar_policy::Effect::Forbid {
-                assert!(policies.hint(id).is_some(), "{id}");
+    fn every_policy_of_the_baselines_speaks_to_people() {
+        for (_, policies) in baselines() {
+            for policy in policies.set.policies() {
+                let id: &str = policy.id().as_ref();
+                let reason = policies.reason(id).unwrap();
+                assert!(!reason.ends_with('.'), "{id}");
+                assert!(reason.starts_with(char::is_lowercase), "{id}");
+                if policy.effect() == cedar_policy::Effect::Forbid {
+                    assert!(policies.hint(id).is_some(), "{id}");
+                }
             }
         }
     }
@@ -205,7 +250,7 @@ mod tests {
     /// The schema and the program know the same actions.
     #[test]
     fn every_action_is_declared_and_every_declared_action_is_ours() {
-        let schema = load_schema().unwrap();
+        let schema = validator().unwrap().schema();
         let groups: Vec<String> = schema.action_groups().map(ToString::to_string).collect();
         let mut declared: Vec<String> = schema
             .actions()

@@ -14,6 +14,12 @@ pub(crate) struct Vocabulary {
     device: EntityTypeName,
     channel: EntityTypeName,
     tool: EntityTypeName,
+    tool_group: EntityTypeName,
+    program: EntityTypeName,
+    program_group: EntityTypeName,
+    path: EntityTypeName,
+    host: EntityTypeName,
+    domain: EntityTypeName,
     action: EntityTypeName,
     pub(crate) daemon: EntityUid,
     /// One entity stands for "the record in question": a request is about one record at a time.
@@ -29,6 +35,12 @@ impl Vocabulary {
             device: type_name("Device")?,
             channel: type_name("Channel")?,
             tool: type_name("Tool")?,
+            tool_group: type_name("ToolGroup")?,
+            program: type_name("Program")?,
+            program_group: type_name("ProgramGroup")?,
+            path: type_name("Path")?,
+            host: type_name("Host")?,
+            domain: type_name("Domain")?,
             action: type_name("Action")?,
             daemon: uid(&type_name("Daemon")?, "palyrad"),
             call: uid(&type_name("Call")?, "this"),
@@ -54,6 +66,30 @@ impl Vocabulary {
 
     pub(crate) fn tool(&self, name: &ToolName) -> EntityUid {
         uid(&self.tool, name.as_str())
+    }
+
+    pub(crate) fn tool_group(&self, name: &str) -> EntityUid {
+        uid(&self.tool_group, name)
+    }
+
+    pub(crate) fn program(&self, path: &str) -> EntityUid {
+        uid(&self.program, path)
+    }
+
+    pub(crate) fn program_group(&self, name: &str) -> EntityUid {
+        uid(&self.program_group, name)
+    }
+
+    pub(crate) fn path(&self, path: &str) -> EntityUid {
+        uid(&self.path, path)
+    }
+
+    pub(crate) fn host(&self, name: &str) -> EntityUid {
+        uid(&self.host, name)
+    }
+
+    pub(crate) fn domain(&self, name: &str) -> EntityUid {
+        uid(&self.domain, name)
     }
 
     pub(crate) fn action(&self, action: Action) -> EntityUid {

@@ -4,20 +4,23 @@
 //! question names must be in it: Cedar itself would take an unknown entity for one without
 //! attributes, and a `forbid` that reads them would be skipped.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use cedar_policy::{Entities, Entity, EntityUid, RestrictedExpression, Schema};
-use palyra_core::{AgentName, Channel, Denial, DeviceId, Principal, ToolName, UserName};
+use palyra_core::{
+    AgentName, Channel, Denial, DeviceId, Principal, ToolCapability, ToolName, UserName,
+};
 
 use crate::error::{PolicyError, broken, unavailable};
+use crate::places;
 use crate::request::Resource;
 use crate::vocabulary::Vocabulary;
 
 /// What a world is built from.
 #[derive(Debug, Clone)]
 pub(crate) struct Registry {
-    /// Each tool, and whether it is sensitive.
-    pub(crate) tools: BTreeMap<ToolName, bool>,
+    /// Each tool, whether it is sensitive, and what it needs.
+    pub(crate) tools: BTreeMap<ToolName, (bool, BTreeSet<ToolCapability>)>,
     /// Each agent, and for whom it acts.
     pub(crate) agents: BTreeMap<AgentName, UserName>,
     /// Each device, and whether it is paired.
@@ -75,8 +78,8 @@ impl World {
             let user = RestrictedExpression::new_entity_uid(words.user(user));
             all.push(entity(words.agent(name), [("user", user)])?);
         }
-        for (name, sensitive) in &registry.tools {
-            all.push(flag(words.tool(name), "sensitive", *sensitive)?);
+        for (name, (sensitive, needs)) in &registry.tools {
+            all.push(tool(words, name, *sensitive, needs)?);
         }
         for (id, paired) in &registry.devices {
             all.push(flag(words.device(id), "paired", *paired)?);
@@ -94,7 +97,7 @@ impl World {
         Ok(Self {
             entities,
             tools: tools
-                .map(|(name, sensitive)| (name.clone(), (words.tool(name), *sensitive)))
+                .map(|(name, (sensitive, _))| (name.clone(), (words.tool(name), *sensitive)))
                 .collect(),
             agents: agents
                 .map(|(name, user)| (name.clone(), (words.agent(name), user.clone())))
@@ -166,8 +169,8 @@ impl World {
         Ok(())
     }
 
-    /// The entity an action is done to. A record is not part of this world, so its entity comes
-    /// with it, to be evaluated in a small world [around](Self::around) it.
+    /// The entity an action is done to. A record, a program, a path or a host is not part of this
+    /// world, so its entity comes with it, to be evaluated in a small world [around](Self::around) it.
     pub(crate) fn resource(
         &self,
         words: &Vocabulary,
@@ -184,15 +187,19 @@ impl World {
             Resource::Approval { requester } => {
                 record(words, &words.approval, "requester", requester)
             }
+            Resource::Program(known) => Ok(made(places::program(words, known)?)),
+            Resource::Path(path) => Ok(made(places::path(words, path)?)),
+            Resource::Host(host) => Ok(made(places::host(words, host))),
         }
     }
 
-    /// A small world of its own for a question about a record. Policies follow attributes one
-    /// step (`MAX_LEVEL`), so the entities that the request names are all that can be read.
+    /// A small world of its own for a question about a record or a place. Policies follow
+    /// attributes one step (`MAX_LEVEL`), so the entities that the request names are all that can
+    /// be read. With a schema they are checked against it, and its actions are added.
     pub(crate) fn around(
         &self,
-        schema: &Schema,
-        record: Entity,
+        schema: Option<&Schema>,
+        made: impl IntoIterator<Item = Entity>,
         named: impl IntoIterator<Item = EntityUid>,
     ) -> Result<Entities, Denial> {
         let known = named
@@ -200,7 +207,7 @@ impl World {
             .collect::<HashSet<_>>()
             .into_iter()
             .filter_map(|uid| self.entities.get(&uid).cloned());
-        Entities::from_entities(known.chain([record]), Some(schema)).map_err(broken)
+        Entities::from_entities(known.chain(made), schema).map_err(broken)
     }
 
     fn known(&self, uid: EntityUid, what: impl Fn() -> String) -> Result<EntityUid, Denial> {
@@ -218,6 +225,10 @@ fn not_registered(name: &AgentName) -> Denial {
     )
 }
 
+fn made(entity: Entity) -> (EntityUid, Option<Entity>) {
+    (entity.uid(), Some(entity))
+}
+
 /// A record and who it belongs to.
 fn record(
     words: &Vocabulary,
@@ -232,6 +243,21 @@ fn record(
         .map(|name| ("agent", reference(words.agent(name))));
     let entity = entity(uid.clone(), [user].into_iter().chain(agent)).map_err(broken)?;
     Ok((uid.clone(), Some(entity)))
+}
+
+/// A tool, in one group for each capability it needs.
+fn tool(
+    words: &Vocabulary,
+    name: &ToolName,
+    sensitive: bool,
+    needs: &BTreeSet<ToolCapability>,
+) -> Result<Entity, PolicyError> {
+    let attributes = [("sensitive".to_owned(), bool_of(sensitive))];
+    let plain = needs.is_empty().then_some("plain");
+    let groups = needs.iter().map(|need| need.as_str()).chain(plain);
+    let groups = groups.map(|group| words.tool_group(group)).collect();
+    Entity::new(words.tool(name), attributes.into(), groups)
+        .map_err(|error| PolicyError::World(error.to_string()))
 }
 
 fn entity<'a>(

@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(CONFIG.lines().find(live), None);
         assert_eq!(
             CONFIG.lines().filter(|line| line.starts_with('[')).count(),
-            5
+            6
         );
     }
 }

@@ -11,6 +11,7 @@
 mod calls;
 mod fake;
 mod palyra;
+mod policy;
 mod setup;
 mod starting;
 mod words;

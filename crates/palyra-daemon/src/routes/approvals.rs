@@ -179,7 +179,7 @@ fn quoted(word: &str) -> String {
 fn program(facts: &Facts) -> Option<&std::path::Path> {
     facts.effects.iter().find_map(|effect| match effect {
         Effect::Exec { program } => Some(program.as_path()),
-        Effect::FsRead { .. } | Effect::FsWrite { .. } => None,
+        Effect::FsRead { .. } | Effect::FsWrite { .. } | Effect::NetConnect { .. } => None,
     })
 }
 
@@ -188,6 +188,11 @@ fn effect(effect: &Effect) -> String {
         Effect::Exec { program } => format!("runs {}", program.display()),
         Effect::FsRead { path } => format!("reads {}", path.display()),
         Effect::FsWrite { path } => format!("writes {}", path.display()),
+        Effect::NetConnect {
+            host,
+            port: Some(port),
+        } => format!("connects to {host} port {port}"),
+        Effect::NetConnect { host, port: None } => format!("connects to {host}"),
     };
     render::shown(&line, WIDTH).text
 }

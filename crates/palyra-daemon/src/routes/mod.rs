@@ -17,6 +17,7 @@ use palyra_api::wire::{AS_HEADER, Page};
 use palyra_core::Timestamp;
 use palyra_gateway::error::RefusalKind;
 use palyra_gateway::{Caller, GatewayService};
+use palyra_policy::Baseline;
 use utoipa::OpenApi;
 
 use crate::door::AtTheDoor;
@@ -29,8 +30,17 @@ pub(crate) struct App(Arc<AppState>);
 
 pub(crate) struct AppState {
     pub(crate) gateway: GatewayService,
-    pub(crate) started_at: Timestamp,
-    pub(crate) warnings: Vec<String>,
+    pub(crate) about: About,
+}
+
+/// What a daemon says about itself.
+pub struct About {
+    /// When it started.
+    pub started_at: Timestamp,
+    /// The baseline in force.
+    pub baseline: Baseline,
+    /// Things an operator should know.
+    pub warnings: Vec<String>,
 }
 
 impl std::ops::Deref for App {
@@ -41,12 +51,8 @@ impl std::ops::Deref for App {
 }
 
 /// The whole API over this gateway.
-pub fn router(gateway: GatewayService, started_at: Timestamp, warnings: Vec<String>) -> Router {
-    let app = App(Arc::new(AppState {
-        gateway,
-        started_at,
-        warnings,
-    }));
+pub fn router(gateway: GatewayService, about: About) -> Router {
+    let app = App(Arc::new(AppState { gateway, about }));
     Router::new()
         .route("/healthz", get(status::healthz))
         .route("/openapi.json", get(async || axum::Json(Api::openapi())))

@@ -44,11 +44,11 @@ pub(crate) async fn status(
     Ok(Json(Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
-        started_at: app.started_at.to_string(),
+        started_at: app.about.started_at.to_string(),
         principal,
         presence: "off".to_owned(),
         policy_version: overview.policy_version,
-        baseline: "standard".to_owned(),
+        baseline: app.about.baseline.to_string(),
         running_calls: running as u64,
         pending_approvals: overview.pending_approvals as u64,
         journal_head: overview.journal_head,
@@ -59,6 +59,6 @@ pub(crate) async fn status(
             .iter()
             .map(ToString::to_string)
             .collect(),
-        warnings: app.warnings.clone(),
+        warnings: app.about.warnings.clone(),
     }))
 }

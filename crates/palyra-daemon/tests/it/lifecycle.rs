@@ -31,6 +31,31 @@ fn a_stale_socket_is_replaced() {
     let _ = daemon.palyra(&["status"]).expect_code(0);
 }
 
+/// The shell parser would log every word it reads, if it were let.
+#[test]
+fn no_log_has_the_words_of_a_call() {
+    let folder = tempfile::tempdir().unwrap();
+    for format in ["text", "json"] {
+        let log = folder.path().join(format);
+        let daemon = Daemon::builder()
+            .config(&format!(
+                "[log]\nformat = \"{format}\"\n\
+                 level = \"trace,parse=trace,tokenize=trace,expansion=trace,arithmetic=trace\"\n"
+            ))
+            .log_to(log.clone())
+            .start();
+        let line = "echo \"unlikely-word-$LANG\" $((424242 + 1))";
+        let ran = daemon.palyra(&["exec", "--", "sh", "-c", line]);
+        assert!(ran.expect_code(0).stdout.contains("unlikely-word"));
+        let said = std::fs::read_to_string(&log).unwrap();
+        for word in ["unlikely-word", "424242"] {
+            assert!(!said.contains(word), "{format}: {said}");
+        }
+        // The level is in force where the words were read.
+        assert!(said.contains("taken apart"), "{format}: {said}");
+    }
+}
+
 #[test]
 fn everything_is_closed_to_others() {
     let daemon = Daemon::start();

@@ -31,7 +31,7 @@ impl Tool for Echo {
     fn prepare(&self, arguments: &CanonicalJson, _: &Place<'_>) -> Result<Prepared, Refusal> {
         let reply = arguments.value().clone();
         Ok(Prepared {
-            effects: Vec::new(),
+            analysis: palyra_effects::of_nothing(),
             plan: AnyPlan::Reply(ReplyPlan { reply }),
         })
     }

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use palyra_core::{
-    CanonicalJson, Effect, FileOperation, FilePlan, Limits, ToolCapability, ToolMetadata,
-};
+use palyra_core::{CanonicalJson, FileOperation, FilePlan, Limits, ToolCapability, ToolMetadata};
+use palyra_effects::FileAccess;
 use serde_json::{Value, json};
 
 use super::{AnyPlan, Place, Prepared, Tool, own_name, text};
 use crate::error::{Refusal, RefusalKind};
+use crate::resolver::Files;
 use crate::workspace::beneath;
 
 const MOST_BYTES: u64 = 8 << 20;
@@ -142,9 +142,9 @@ impl Tool for FileTool {
                 "no tool may touch it; use `palyra` itself",
             ));
         }
-        let effect = match self {
-            Self::Read | Self::List => Effect::FsRead { path: whole },
-            Self::Write | Self::ApplyPatch => Effect::FsWrite { path: whole },
+        let access = match self {
+            Self::Read | Self::List => FileAccess::Read,
+            Self::Write | Self::ApplyPatch => FileAccess::Write,
         };
         let plan = FilePlan {
             workspace: workspace.to_owned(),
@@ -155,7 +155,7 @@ impl Tool for FileTool {
             run_as: ground.run_as,
         };
         Ok(Prepared {
-            effects: vec![effect],
+            analysis: palyra_effects::of_file(access, &whole, workspace, &Files),
             plan: AnyPlan::File(Box::new(plan)),
         })
     }

@@ -10,11 +10,12 @@ mod process_run;
 use std::path::{Path, PathBuf};
 
 use palyra_core::{
-    CanonicalJson, Effect, FileId, FilePlan, Plan, PlanDigest, ProcessPlan, ReplyPlan, Tier,
-    ToolMetadata, ToolName,
+    CanonicalJson, FileId, FilePlan, Plan, PlanDigest, ProcessPlan, ReplyPlan, Tier, ToolMetadata,
+    ToolName,
 };
 
 use palyra_core::plan::RunAs;
+use palyra_effects::Analysis;
 
 use crate::error::{Refusal, RefusalKind};
 use crate::people::People;
@@ -53,8 +54,8 @@ impl Plan for AnyPlan {
 /// A call made ready: what it does, and what exactly would run.
 #[derive(Debug, Clone)]
 pub struct Prepared {
-    /// What it does to the machine.
-    pub effects: Vec<Effect>,
+    /// What it does to the machine, and what was understood of it.
+    pub analysis: Analysis,
     /// What would run.
     pub plan: AnyPlan,
 }
@@ -183,32 +184,32 @@ impl Registry {
     }
 
     /// The tool of this name.
-    ///
-    /// # Errors
-    /// There is none; the refusal names the nearest one.
-    pub fn find(&self, name: &str) -> Result<&Registered, Refusal> {
-        self.0
-            .iter()
-            .find(|tool| tool.metadata.name.as_str() == name)
-            .ok_or_else(|| {
-                let near =
-                    |tool: &&Registered| strsim::jaro_winkler(tool.metadata.name.as_str(), name);
-                let nearest = self
-                    .0
-                    .iter()
-                    .max_by(|one, other| near(one).total_cmp(&near(other)));
-                let hint = nearest.map_or_else(String::new, |tool| {
-                    format!("did you mean `{}`? ", tool.metadata.name)
-                });
-                let shown: String = name.escape_debug().take(140).collect();
-                Refusal::new(
-                    RefusalKind::NotFound,
-                    "unknown_tool",
-                    format!("there is no tool `{shown}`"),
-                    format!("{hint}see `palyra tools list`"),
-                )
-            })
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<&Registered> {
+        let mut tools = self.0.iter();
+        tools.find(|tool| tool.metadata.name.as_str() == name)
     }
+}
+
+/// There is no tool of this name; names the nearest of those that the caller may hear of.
+pub(crate) fn unknown<'a>(
+    name: &str,
+    listed: impl IntoIterator<Item = &'a ToolMetadata>,
+) -> Refusal {
+    let near = |tool: &&ToolMetadata| strsim::jaro_winkler(tool.name.as_str(), name);
+    let nearest = listed
+        .into_iter()
+        .max_by(|one, other| near(one).total_cmp(&near(other)));
+    let hint = nearest.map_or_else(String::new, |tool| {
+        format!("did you mean `{}`? ", tool.name)
+    });
+    let shown: String = name.escape_debug().take(140).collect();
+    Refusal::new(
+        RefusalKind::NotFound,
+        "unknown_tool",
+        format!("there is no tool `{shown}`"),
+        format!("{hint}see `palyra tools list`"),
+    )
 }
 
 impl Registered {
@@ -284,7 +285,9 @@ mod tests {
     #[test]
     fn a_typo_is_met_with_the_nearest_name() {
         let registry = Registry::standard().unwrap();
-        let refusal = registry.find("palyra.fs.raed").err().unwrap();
+        assert!(registry.find("palyra.fs.raed").is_none());
+        let listed = registry.iter().map(|tool| &tool.metadata);
+        let refusal = unknown("palyra.fs.raed", listed);
         assert_eq!(refusal.code, "unknown_tool");
         assert!(
             refusal.next_step.contains("palyra.fs.read"),

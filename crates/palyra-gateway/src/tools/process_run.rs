@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use palyra_core::{
-    CanonicalJson, Effect, FileId, Limits, ProcessPlan, Tier, ToolCapability, ToolMetadata,
-};
+use palyra_core::{CanonicalJson, FileId, Limits, ProcessPlan, Tier, ToolCapability, ToolMetadata};
+use palyra_effects::{Analysis, ProcessCall};
 use palyra_sandbox::ProgramProblem;
 use serde_json::{Value, json};
 
 use super::{AnyPlan, Place, Prepared, Tool, own_name, text};
 use crate::error::{Refusal, RefusalKind};
+use crate::resolver::Files;
 
 const NAME: &str = "palyra.process.run";
 const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -68,8 +68,9 @@ impl Tool for ProcessRun {
             .map_err(|error| unresolved(&error))?;
         let gone = |_| unresolved(&ProgramProblem::NotFound(typed.to_owned()));
         let program_id = palyra_sandbox::program_id(&program).map_err(gone)?;
+        let analysis = analysis(arguments, &argv, &env, &cwd, workspace);
         let plan = ProcessPlan {
-            program: program.clone(),
+            program,
             program_id,
             argv,
             env,
@@ -83,12 +84,43 @@ impl Tool for ProcessRun {
             masked: place.masked.to_vec(),
             run_as: ground.run_as,
         };
-        let effects = vec![Effect::Exec { program }];
         Ok(Prepared {
-            effects,
+            analysis,
             plan: AnyPlan::Process(Box::new(plan)),
         })
     }
+}
+
+/// What it does, as far as its words, its folder and its variables tell.
+fn analysis(
+    arguments: &CanonicalJson,
+    argv: &[String],
+    env: &[(String, String)],
+    cwd: &Path,
+    workspace: &Path,
+) -> Analysis {
+    let value = |wanted: &str| {
+        let mut named = env.iter().filter(|(name, _)| name == wanted);
+        named.next().map(|(_, value)| value.as_str())
+    };
+    // The `PATH` that a call names is the one its programs are looked up in.
+    let given = arguments.value().get("env").and_then(Value::as_object);
+    let names: Vec<&str> = given
+        .into_iter()
+        .flat_map(|given| given.keys())
+        .map(String::as_str)
+        .filter(|name| *name != "PATH")
+        .collect();
+    let call = ProcessCall {
+        argv,
+        cwd,
+        path: value("PATH").unwrap_or_default(),
+        environment: &names,
+        stdin: text(arguments, "stdin"),
+        home: value("HOME"),
+        workspace,
+    };
+    palyra_effects::of_process(&call, &Files)
 }
 
 fn schema() -> Value {

@@ -10,7 +10,7 @@ use palyra_core::{Channel, DenialCode, DeviceId, Effect, Facts, Grant, Timestamp
 use palyra_policy::{Action, PolicyEngine, PolicyRequest, PolicyRequestContext, Resource};
 
 use crate::fixture::{
-    ECHO, NOW, RUN, agent_of, call, engine, engine_of, grant_for, granted, name, tool, who,
+    ECHO, NOW, RUN, agent_of, call, does, engine, engine_of, grant_for, granted, name, tool, who,
 };
 
 fn runs(engine: &PolicyEngine, facts: &Facts) -> bool {
@@ -312,9 +312,12 @@ fn effects_reach_policy() {
 
     // A path that is not text would have to be changed before it could be compared.
     let odd: &OsStr = OsStrExt::from_bytes(b"/usr/bin/git\xff");
-    facts.effects = vec![Effect::Exec {
-        program: odd.into(),
-    }];
+    let facts = does(
+        facts,
+        vec![Effect::Exec {
+            program: odd.into(),
+        }],
+    );
     let denial = engine.answer(&facts).unwrap_err();
     assert_eq!(denial.code, DenialCode::PolicyUnavailable);
 }

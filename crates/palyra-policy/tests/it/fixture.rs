@@ -1,10 +1,12 @@
 //! An engine with a few tools and agents, and calls to ask it about.
 
+use std::path::Path;
+
 use palyra_core::facts::Origin;
 use palyra_core::{
     ApprovalId, CallDigest, CallId, CanonicalJson, Channel, DeviceId, DigestKey, Effect, Facts,
-    Grant, Limits, Principal, ReplyPlan, RunId, Tier, Timestamp, ToolCapability, ToolMetadata,
-    ToolName, ToolProposal, UserName,
+    Grant, Limits, Principal, ProgramFacts, ProgramGroup, ReplyPlan, Risk, RiskLevel, RunId, Tier,
+    Timestamp, ToolCapability, ToolMetadata, ToolName, ToolProposal, Understanding, UserName,
 };
 use palyra_policy::PolicyEngine;
 
@@ -92,7 +94,7 @@ pub(crate) fn call(principal: &Principal, tool_name: &str, arguments: &str) -> F
     let effects = vec![Effect::Exec {
         program: "/usr/bin/git".into(),
     }];
-    Facts::new(
+    let facts = Facts::new(
         CallId::mint(NOW),
         origin,
         &tool(tool_name),
@@ -104,7 +106,45 @@ pub(crate) fn call(principal: &Principal, tool_name: &str, arguments: &str) -> F
         &DigestKey::from_bytes([7; 32]),
         NOW,
         1,
-    )
+    );
+    let effects = facts.effects.clone();
+    does(facts, effects)
+}
+
+/// The same call with these effects, all of it understood.
+pub(crate) fn does(mut facts: Facts, effects: Vec<Effect>) -> Facts {
+    let programs = effects.iter().filter_map(|effect| match effect {
+        Effect::Exec { program } => Some(known(program)),
+        Effect::FsRead { .. } | Effect::FsWrite { .. } | Effect::NetConnect { .. } => None,
+    });
+    let understood = Understanding {
+        opaque: false,
+        programs: programs.collect(),
+        risk: Risk {
+            level: RiskLevel::Medium,
+            reasons: Vec::new(),
+        },
+        scopes: Vec::new(),
+    };
+    facts.effects = effects;
+    facts.with_understanding(understood)
+}
+
+/// A few programs and the groups they are in.
+pub(crate) fn known(program: &Path) -> ProgramFacts {
+    let name = program.file_name().and_then(|name| name.to_str());
+    let groups = match name.unwrap_or_default() {
+        "bash" | "sh" | "python3.12" => vec![ProgramGroup::Interpreters],
+        "env" => vec![ProgramGroup::Wrappers],
+        "sudo" => vec![ProgramGroup::Wrappers, ProgramGroup::System],
+        "git" => vec![ProgramGroup::Vcs, ProgramGroup::Network],
+        _ => Vec::new(),
+    };
+    ProgramFacts {
+        program: program.to_owned(),
+        real: None,
+        groups,
+    }
 }
 
 /// A yes that fits this call of `claude`, ending a minute from now.

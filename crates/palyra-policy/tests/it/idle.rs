@@ -1,14 +1,14 @@
-//! No policy of the baseline is idle: taking one away changes an answer.
+//! No policy of a baseline is idle: taking one away changes an answer.
 //!
 //! A forbid that only repeats what no permit grants would change nothing by itself, so each set is
 //! also tried beside a permit of everything, which is what such forbids are for.
 
 use cedar_policy::{Policy, PolicySet};
 use palyra_core::corridor::{Decides as _, PolicyAnswer};
-use palyra_core::{Channel, DeviceId};
-use palyra_policy::{Action, DEFAULT_POLICY_SRC, PolicyEngine, Resource};
+use palyra_core::{Channel, DeviceId, Effect, Tier};
+use palyra_policy::{Action, Baseline, PolicyEngine, Resource};
 
-use crate::fixture::{ECHO, RUN, call, engine_of, granted, name, who};
+use crate::fixture::{ECHO, RUN, call, does, engine_of, granted, name, who};
 
 const OPEN: &str = "@id(\"open\") permit (principal, action, resource);";
 
@@ -16,10 +16,15 @@ const OPEN: &str = "@id(\"open\") permit (principal, action, resource);";
 fn answers(engine: &PolicyEngine) -> String {
     let mut said = String::new();
     for person in ["owner", "claude", "guest"] {
-        for tool in [ECHO, RUN] {
-            let plain = call(&who(person), tool, "x");
-            let yes = granted(call(&who(person), tool, "x"), |_| ());
-            let stale = granted(call(&who(person), tool, "x"), |grant| grant.people = 0);
+        for (tool, program, tier, opaque) in calls() {
+            let effects = vec![Effect::Exec {
+                program: program.into(),
+            }];
+            let mut plain = does(call(&who(person), tool, "x"), effects);
+            plain.tier = tier;
+            plain.opaque = opaque;
+            let yes = granted(plain.clone(), |_| ());
+            let stale = granted(plain.clone(), |grant| grant.people = 0);
             for facts in [plain, yes, stale] {
                 said.push_str(match engine.answer(&facts) {
                     Ok(PolicyAnswer::Run { .. }) => "run ",
@@ -38,12 +43,28 @@ fn answers(engine: &PolicyEngine) -> String {
     said
 }
 
+/// Plain and sensitive, each kind of program, weakly and strongly confined, understood or not.
+fn calls() -> Vec<(&'static str, &'static str, Tier, bool)> {
+    let mut calls = Vec::new();
+    for tool in [ECHO, RUN] {
+        for program in ["/usr/bin/git", "/usr/bin/bash", "/usr/bin/env"] {
+            for opaque in [false, true] {
+                let tiers = [Tier::B, Tier::Builtin];
+                calls.extend(tiers.map(|tier| (tool, program, tier, opaque)));
+            }
+        }
+    }
+    calls
+}
+
 fn questions(person: &str) -> Vec<(Action, Resource)> {
     let mut questions = vec![
         (Action::ToolList, Resource::Tool(name(RUN))),
         (Action::DaemonStatus, Resource::Daemon),
         (Action::JournalRead, Resource::Daemon),
         (Action::AgentManage, Resource::Agents),
+        (Action::PolicyActivate, Resource::Daemon),
+        (Action::CronDelete, Resource::Daemon),
         (
             Action::AgentRead,
             Resource::Agent("claude".parse().unwrap()),
@@ -67,7 +88,13 @@ fn questions(person: &str) -> Vec<(Action, Resource)> {
 
 #[test]
 fn taking_any_policy_away_changes_an_answer() {
-    let set: PolicySet = DEFAULT_POLICY_SRC.parse().unwrap();
+    for baseline in Baseline::ALL {
+        no_policy_is_idle(baseline);
+    }
+}
+
+fn no_policy_is_idle(baseline: Baseline) {
+    let set: PolicySet = baseline.source().parse().unwrap();
     let policies: Vec<&Policy> = set.policies().collect();
     let both = |keep: &dyn Fn(&Policy) -> bool| {
         let kept = policies.iter().filter(|policy| keep(policy));
@@ -80,7 +107,11 @@ fn taking_any_policy_away_changes_an_answer() {
         let id = policy.annotation("id").unwrap();
         // An unpaired device cannot be made from out here; the engine's own tests have one.
         if id != "floor_known_origin" {
-            assert_ne!(both(&|other| other != *policy), whole, "`{id}` is idle");
+            assert_ne!(
+                both(&|other| other != *policy),
+                whole,
+                "`{id}` of {baseline} is idle"
+            );
         }
     }
 }

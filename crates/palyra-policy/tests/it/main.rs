@@ -3,8 +3,13 @@
 #![expect(clippy::unwrap_used, reason = "the helpers of tests fail as tests do")]
 
 mod attacks;
+mod baselines;
 mod fixture;
 mod idle;
 mod load;
+mod operator;
+mod operator_diff;
+mod operator_explain;
 mod property;
+mod slices;
 mod table;

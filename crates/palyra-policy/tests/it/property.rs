@@ -1,10 +1,11 @@
-//! Over random calls: an agent's sensitive call never runs without a live yes of its own.
+//! Over random calls: an agent's call that is sensitive or opaque never runs without a live yes of
+//! its own.
 
 use palyra_core::corridor::{Decides as _, PolicyAnswer};
 use palyra_core::{Effect, Grant, Tier, Timestamp};
 use proptest::prelude::*;
 
-use crate::fixture::{ECHO, NOW, READ, RUN, SHY, WRITE, call, engine, grant_for, who};
+use crate::fixture::{ECHO, NOW, READ, RUN, SHY, WRITE, call, does, engine, grant_for, who};
 
 /// A grant as an attacker or an accident might present it, mostly close to the truth.
 #[derive(Debug, Clone)]
@@ -44,21 +45,23 @@ proptest! {
         presented in prop::option::of(presented()),
         tier in prop::sample::select(vec![Tier::B, Tier::Builtin]),
         calls_last_minute in prop_oneof![0..2_000_u64, Just(u64::MAX)],
-        program in prop::option::of("[ -~\u{80}-\u{2fff}]{0,20}"),
+        program in prop::option::of("[ -\\-0-~\u{80}-\u{2fff}]{0,20}"),
+        opaque in any::<bool>(),
         at in prop_oneof![Just(0), -1_000_000..1_000_000_i64],
     ) {
         thread_local! {
             static ENGINE: palyra_policy::PolicyEngine = engine();
         }
         let principal = who(person);
-        let mut facts = call(&principal, tool, arguments);
-        facts.tier = tier;
-        facts.calls_last_minute = calls_last_minute;
-        facts.now = Timestamp::from_millis(NOW.as_millis() + at);
-        facts.effects = program
+        let effects = program
             .map(|program| Effect::Exec { program: format!("/{program}").into() })
             .into_iter()
             .collect();
+        let mut facts = does(call(&principal, tool, arguments), effects);
+        facts.opaque = opaque;
+        facts.tier = tier;
+        facts.calls_last_minute = calls_last_minute;
+        facts.now = Timestamp::from_millis(NOW.as_millis() + at);
         let grant = presented.map(|presented| {
             // Equal to the call's own digest only for the same principal, tool and arguments.
             let mut grant = grant_for(call(&principal, presented.tool, presented.arguments).digest());
@@ -77,7 +80,7 @@ proptest! {
         let covered = grant.as_ref().is_some_and(live);
         let answer = ENGINE.with(|engine| engine.answer(&facts)).unwrap();
         let runs = matches!(answer, PolicyAnswer::Run { .. });
-        let sensitive_agent = principal.agent().is_some() && facts.sensitive;
+        let sensitive_agent = principal.agent().is_some() && (facts.sensitive || opaque);
         if sensitive_agent && !covered {
             prop_assert!(!runs, "{facts:?}");
         }

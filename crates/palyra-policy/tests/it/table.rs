@@ -54,7 +54,7 @@ fn answers_name_their_policies_and_say_their_reasons() {
     assert_eq!(matched, ["allow_owner_execution"]);
     assert_eq!(
         engine.reason("allow_owner_execution"),
-        Some("the owner may run every tool")
+        Some("the owner may run every tool".to_owned())
     );
 
     let answer = engine.answer(&call(&who("claude"), ECHO, "x")).unwrap();
@@ -96,7 +96,7 @@ fn a_no_says_why_and_what_to_do() {
     assert_eq!(denial.code, DenialCode::DeniedByPolicy);
     assert_eq!(
         denial.reason,
-        "no policy lets `user:guest` run, or have a person asked about, `palyra.process.run`"
+        "no policy lets `user:guest` run `palyra.process.run`"
     );
     assert_eq!(
         denial.next_step,

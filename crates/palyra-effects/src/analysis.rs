@@ -1,0 +1,169 @@
+//! A call, taken apart: the doors of this room.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use palyra_core::{Effect, ProgramFacts, Risk};
+
+use crate::opaque::Opaque;
+use crate::resolver::Resolver;
+use crate::risk;
+use crate::unfold::{Input, Unfolder};
+use crate::words::Word;
+use crate::{builtins, scopes};
+
+/// Shell text in one call, in bytes, all nested texts together.
+const MOST_TEXT: usize = 64 << 10;
+
+/// One command of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Segment {
+    /// Its words, the name first.
+    pub words: Vec<Word>,
+    /// The program, when it was found.
+    pub program: Option<PathBuf>,
+}
+
+/// A process that somebody wants to run.
+#[derive(Debug, Clone, Copy)]
+pub struct ProcessCall<'a> {
+    /// The words, the program's name first.
+    pub argv: &'a [String],
+    /// Where it starts, real.
+    pub cwd: &'a Path,
+    /// Its `PATH`.
+    pub path: &'a str,
+    /// The names of the variables that the call itself sets, without `PATH`.
+    pub environment: &'a [&'a str],
+    /// What it reads on standard input, when the call says so.
+    pub stdin: Option<&'a str>,
+    /// Its `HOME`.
+    pub home: Option<&'a str>,
+    /// The folder it works on, real.
+    pub workspace: &'a Path,
+}
+
+/// What a file tool does to its path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileAccess {
+    /// Reads or lists.
+    Read,
+    /// Writes or patches.
+    Write,
+}
+
+/// What was found in a call.
+#[derive(Debug, Clone)]
+pub struct Analysis {
+    /// Its commands, in the order in which they were found.
+    pub segments: Vec<Segment>,
+    /// What it does, without repetition.
+    pub effects: Vec<Effect>,
+    /// Why it could not be understood completely; empty when it was.
+    pub opaque: BTreeSet<Opaque>,
+    /// The programs it runs.
+    pub programs: Vec<ProgramFacts>,
+    /// How bad it can be.
+    pub risk: Risk,
+    pub(crate) breadth: scopes::Breadth,
+}
+
+impl Analysis {
+    /// Whether there may be more to this call than was found.
+    #[must_use]
+    pub fn is_opaque(&self) -> bool {
+        !self.opaque.is_empty()
+    }
+}
+
+/// What a process call does.
+#[must_use]
+pub fn of_process(call: &ProcessCall<'_>, resolver: &dyn Resolver) -> Analysis {
+    let mut unfolder = Unfolder {
+        resolver,
+        path: call.path,
+        workspace: call.workspace,
+        home: call.home,
+        folders: vec![call.cwd.to_owned()],
+        functions: BTreeSet::new(),
+        segments: Vec::new(),
+        effects: Vec::new(),
+        programs: Vec::new(),
+        opaque: BTreeSet::new(),
+        notes: BTreeSet::new(),
+        text_left: MOST_TEXT,
+    };
+    if call
+        .environment
+        .iter()
+        .any(|name| builtins::is_decisive(name))
+    {
+        unfolder.opaque(Opaque::Environment);
+    }
+    let words = call.argv.iter().cloned().map(Word::Known).collect();
+    let input = call
+        .stdin
+        .map_or(Input::Unknown, |text| Input::Text(text.to_owned()));
+    unfolder.argv(words, input, 0);
+    let breadth = scopes::Breadth::of_process(call, &unfolder);
+    let risk = risk::of(
+        &unfolder.effects,
+        &unfolder.programs,
+        &unfolder.opaque,
+        &unfolder.notes,
+        Some(call.workspace),
+    );
+    Analysis {
+        segments: unfolder.segments,
+        effects: unfolder.effects,
+        opaque: unfolder.opaque,
+        programs: unfolder.programs,
+        risk,
+        breadth,
+    }
+}
+
+/// What a file tool's call does to `path`, absolute.
+///
+/// The path is the real one: a link that leaves the workspace shows where it leads.
+#[must_use]
+pub fn of_file(
+    access: FileAccess,
+    path: &Path,
+    workspace: &Path,
+    resolver: &dyn Resolver,
+) -> Analysis {
+    let mut opaque = BTreeSet::new();
+    let path = resolver.real(path).unwrap_or_else(|| {
+        opaque.insert(Opaque::UnknownPath);
+        path.to_owned()
+    });
+    let breadth = scopes::Breadth::of_file(access, &path, opaque.is_empty());
+    let effects = vec![match access {
+        FileAccess::Read => Effect::FsRead { path },
+        FileAccess::Write => Effect::FsWrite { path },
+    }];
+    let risk = risk::of(&effects, &[], &opaque, &BTreeSet::new(), Some(workspace));
+    Analysis {
+        segments: Vec::new(),
+        effects,
+        opaque,
+        programs: Vec::new(),
+        risk,
+        breadth,
+    }
+}
+
+/// A call that does nothing to the machine.
+#[must_use]
+pub fn of_nothing() -> Analysis {
+    let nothing = BTreeSet::new();
+    Analysis {
+        segments: Vec::new(),
+        effects: Vec::new(),
+        opaque: BTreeSet::new(),
+        programs: Vec::new(),
+        risk: risk::of(&[], &[], &nothing, &BTreeSet::new(), None),
+        breadth: scopes::Breadth::of_nothing(),
+    }
+}

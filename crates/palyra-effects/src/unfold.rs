@@ -1,0 +1,426 @@
+//! From argv to segments: programs are resolved, wrappers and shells unfolded until leaves remain.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use palyra_core::{Effect, EgressHost, ProgramFacts, ProgramGroup};
+
+use crate::analysis::Segment;
+use crate::opaque::Opaque;
+use crate::programs::{self, Dialect, Entry};
+use crate::resolver::Resolver;
+use crate::words::Word;
+use crate::{network, paths, risk, wrappers};
+
+/// Wrappers and shells inside each other.
+const DEEPEST: usize = 12;
+/// Commands in one call.
+const MOST_SEGMENTS: usize = 512;
+/// Folders that a call may stand in, after its `cd`s.
+const MOST_FOLDERS: usize = 8;
+
+/// What a command reads on standard input.
+#[derive(Debug, Clone)]
+pub(crate) enum Input {
+    /// Nothing, or what cannot be known.
+    Unknown,
+    /// Exactly this.
+    Text(String),
+}
+
+/// Collects what a call does. Everything here only grows.
+pub(crate) struct Unfolder<'a> {
+    pub(crate) resolver: &'a dyn Resolver,
+    pub(crate) path: &'a str,
+    pub(crate) workspace: &'a Path,
+    pub(crate) home: Option<&'a str>,
+    pub(crate) folders: Vec<PathBuf>,
+    pub(crate) functions: BTreeSet<String>,
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) effects: Vec<Effect>,
+    pub(crate) programs: Vec<ProgramFacts>,
+    pub(crate) opaque: BTreeSet<Opaque>,
+    pub(crate) notes: BTreeSet<risk::Note>,
+    /// Shell text that may still be read, in bytes.
+    pub(crate) text_left: usize,
+}
+
+impl Unfolder<'_> {
+    pub(crate) fn opaque(&mut self, why: Opaque) {
+        self.opaque.insert(why);
+    }
+
+    /// One command.
+    pub(crate) fn argv(&mut self, words: Vec<Word>, input: Input, depth: usize) {
+        if depth > DEEPEST {
+            return self.opaque(Opaque::TooDeep);
+        }
+        if self.segments.len() >= MOST_SEGMENTS {
+            return self.opaque(Opaque::TooLong);
+        }
+        let program = match words.first() {
+            None => return,
+            Some(Word::Unknown(_)) => {
+                self.opaque(Opaque::DynamicCommand);
+                None
+            }
+            Some(Word::Known(name)) => self.find(name),
+        };
+        self.segments.push(Segment {
+            words: words.clone(),
+            program: program.clone(),
+        });
+        if let Some(program) = program {
+            self.program(&program, &words, input, depth);
+        }
+    }
+
+    /// The program of this name, wherever the call may stand by now.
+    fn find(&mut self, name: &str) -> Option<PathBuf> {
+        let mut found: Vec<PathBuf> = Vec::new();
+        for folder in &self.folders {
+            match self.resolver.program(name, self.path, folder) {
+                Some(program) if !found.contains(&program) => found.push(program),
+                Some(_) => {}
+                None => {
+                    self.opaque.insert(Opaque::UnknownProgram);
+                }
+            }
+            if !name.contains('/') {
+                break;
+            }
+        }
+        if found.len() > 1 {
+            self.opaque(Opaque::DynamicCommand);
+        }
+        for program in &found {
+            self.exec(program);
+        }
+        found.into_iter().next()
+    }
+
+    /// Whether there is a program of this name.
+    pub(crate) fn is_program(&self, name: &str) -> bool {
+        let mut folders = self.folders.iter();
+        folders.any(|folder| self.resolver.program(name, self.path, folder).is_some())
+    }
+
+    fn exec(&mut self, program: &Path) {
+        let program = program.to_owned();
+        self.effect(Effect::Exec { program });
+    }
+
+    /// A program that was found, with its argv.
+    fn program(&mut self, program: &Path, words: &[Word], input: Input, depth: usize) {
+        let Some(real) = self.resolver.real(program) else {
+            return self.opaque(Opaque::UnknownProgram);
+        };
+        let called = program.to_str().and_then(programs::look_up);
+        let is = real.to_str().and_then(programs::look_up);
+        let local = real.starts_with(self.workspace);
+        let (name, entry) = self.identity(called, is);
+        self.note_program(program, Some(real), entry, local);
+        if local {
+            self.notes.insert(risk::Note::Local);
+        }
+        if let Some(line) = self.resolver.interpreter(program) {
+            self.script(&line, program, words, local, depth);
+        }
+        self.dispatch(name, entry, program, words, input, depth);
+    }
+
+    /// By its name and by its file; when they disagree in a way that matters, it is a disguise.
+    fn identity(
+        &mut self,
+        called: Option<(&'static str, &'static Entry)>,
+        is: Option<(&'static str, &'static Entry)>,
+    ) -> (&'static str, &'static Entry) {
+        let nothing = ("", programs::entry(""));
+        let (Some(is), Some(called)) = (is, called) else {
+            return called.or(is).unwrap_or(nothing);
+        };
+        // One file with many names: the name decides.
+        if matches!(is.0, "busybox" | "toybox" | "coreutils") || is.0 == called.0 {
+            return called;
+        }
+        let same = |group| is.1.is(group) == called.1.is(group);
+        if same(ProgramGroup::Interpreters) && same(ProgramGroup::Wrappers) {
+            return called;
+        }
+        self.opaque(Opaque::Disguised);
+        is
+    }
+
+    fn note_program(&mut self, program: &Path, real: Option<PathBuf>, entry: &Entry, local: bool) {
+        let mut groups = entry.groups.clone();
+        if local {
+            groups.push(ProgramGroup::Local);
+        }
+        groups.sort_unstable();
+        groups.dedup();
+        match self
+            .programs
+            .iter_mut()
+            .find(|known| known.program == program)
+        {
+            Some(known) => {
+                known.groups.extend(groups);
+                known.groups.sort_unstable();
+                known.groups.dedup();
+            }
+            None => self.programs.push(ProgramFacts {
+                program: program.to_owned(),
+                real: real.filter(|real| real != program),
+                groups,
+            }),
+        }
+    }
+
+    /// A script runs its interpreter; one of the workspace is code like any other operand.
+    fn script(&mut self, line: &str, script: &Path, words: &[Word], local: bool, depth: usize) {
+        let mut parts = line
+            .split_whitespace()
+            .map(|part| Word::Known(part.to_owned()));
+        let Some(Word::Known(interpreter)) = parts.next() else {
+            return self.opaque(Opaque::UnknownProgram);
+        };
+        if !local {
+            // What it runs is the script, which no agent wrote; so here it counts as no interpreter.
+            let found = self.resolver.program(&interpreter, "", Path::new("/"));
+            let Some(found) = found.filter(|_| interpreter.starts_with('/')) else {
+                return self.opaque(Opaque::UnknownProgram);
+            };
+            self.exec(&found);
+            let real = self.resolver.real(&found);
+            return self.note_program(&found, real, programs::entry(""), false);
+        }
+        let mut argv = vec![Word::Known(interpreter)];
+        argv.extend(parts);
+        argv.push(Word::Known(script.to_string_lossy().into_owned()));
+        argv.extend(words.iter().skip(1).cloned());
+        self.argv(argv, Input::Unknown, depth + 1);
+    }
+
+    fn dispatch(
+        &mut self,
+        name: &'static str,
+        entry: &'static Entry,
+        program: &Path,
+        words: &[Word],
+        input: Input,
+        depth: usize,
+    ) {
+        let arguments = words.get(1..).unwrap_or_default();
+        risk::note_flags(name, arguments, &mut self.notes);
+        self.note_operands(arguments);
+        let flagged = |word: &Word| word.known().is_some_and(|text| entry.is_exec_flag(text));
+        if arguments.iter().any(flagged) {
+            self.opaque(Opaque::RunsProgram);
+        }
+        if let Some(dialect) = entry.shell {
+            return self.shell(dialect, arguments, input, depth);
+        }
+        if entry.is(ProgramGroup::Interpreters) {
+            return self.interpreter(name, arguments);
+        }
+        if entry.is(ProgramGroup::Wrappers) {
+            wrappers::unfold(self, name, program, arguments, input, depth);
+        }
+        if entry.is(ProgramGroup::Network) {
+            network::unfold(self, name, arguments);
+        }
+        if !entry.plain && entry.groups.is_empty() {
+            self.maybe_wrapper(arguments);
+        }
+    }
+
+    /// The command `name`, run by a program that holds many (busybox).
+    pub(crate) fn applet(&mut self, program: &Path, words: &[Word], input: Input, depth: usize) {
+        if depth > DEEPEST {
+            return self.opaque(Opaque::TooDeep);
+        }
+        let Some(Word::Known(name)) = words.first() else {
+            return self.opaque(Opaque::DynamicCommand);
+        };
+        let Some((name, entry)) = programs::look_up(name) else {
+            return self.opaque(Opaque::UnknownWrapper);
+        };
+        self.segments.push(Segment {
+            words: words.to_vec(),
+            program: Some(program.to_owned()),
+        });
+        self.note_program(program, None, entry, false);
+        self.dispatch(name, entry, program, words, input, depth);
+    }
+
+    /// A program nobody here knows, with an operand that is a program: it may well run it.
+    fn maybe_wrapper(&mut self, arguments: &[Word]) {
+        let operands = arguments.iter().filter_map(Word::known);
+        let mut named = operands.filter(|text| !text.is_empty() && !text.starts_with('-'));
+        if named.by_ref().take(32).any(|text| self.is_program(text)) || named.next().is_some() {
+            self.opaque(Opaque::UnknownWrapper);
+        }
+    }
+
+    /// A shell's own arguments.
+    fn shell(&mut self, dialect: Dialect, arguments: &[Word], input: Input, depth: usize) {
+        let mut command = false;
+        let mut stdin = false;
+        let mut rest = arguments.iter();
+        let operand = loop {
+            let Some(word) = rest.next() else { break None };
+            let Some(text) = word.known() else {
+                return self.opaque(Opaque::DynamicArguments);
+            };
+            match text {
+                "--" => break rest.next(),
+                "--login" | "--norc" | "--noprofile" | "--posix" | "--verbose" => {}
+                "-" => break rest.next(),
+                "-o" | "+o" | "-O" | "+O" => {
+                    rest.next();
+                }
+                _ if text.starts_with("--") => return self.opaque(Opaque::UnknownOption),
+                _ if text.starts_with(['-', '+']) => {
+                    let letters = text.get(1..).unwrap_or_default();
+                    // `-euo pipefail`: the last letter takes a word.
+                    let letters = match letters.strip_suffix('o') {
+                        Some(before) => {
+                            rest.next();
+                            before
+                        }
+                        None => letters,
+                    };
+                    if !letters
+                        .chars()
+                        .all(|letter| "abcefhlmnpstuvxBCEHPT".contains(letter))
+                    {
+                        return self.opaque(Opaque::UnknownOption);
+                    }
+                    command |= letters.contains('c');
+                    stdin |= letters.contains('s');
+                }
+                _ => break Some(word),
+            }
+        };
+        match (operand, command) {
+            (Some(Word::Known(text)), true) => self.shell_text(text, dialect, depth + 1),
+            (Some(Word::Unknown(_)), true) | (None, true) => self.opaque(Opaque::DynamicArguments),
+            (Some(Word::Known(script)), false) if !stdin => self.script_file(script),
+            (Some(Word::Unknown(_)), false) => self.opaque(Opaque::DynamicArguments),
+            (Some(Word::Known(_)) | None, false) => match input {
+                Input::Text(text) => self.shell_text(&text, dialect, depth + 1),
+                Input::Unknown => self.opaque(Opaque::StdinProgram),
+            },
+        }
+    }
+
+    /// A language reads a file, an option's text, or its input.
+    fn interpreter(&mut self, name: &str, arguments: &[Word]) {
+        // Shells of another grammar: their text holds commands, and nobody here reads it.
+        if matches!(
+            name,
+            "zsh"
+                | "fish"
+                | "csh"
+                | "tcsh"
+                | "nu"
+                | "elvish"
+                | "xonsh"
+                | "pwsh"
+                | "powershell"
+                | "rc"
+                | "es"
+        ) {
+            return self.opaque(Opaque::Dialect);
+        }
+        let Some(first) = arguments.first() else {
+            return self.opaque(Opaque::StdinProgram);
+        };
+        let known: Vec<&str> = arguments.iter().filter_map(Word::known).collect();
+        if first.known().is_none() && !matches!(name, "jq" | "sed" | "awk") {
+            return self.opaque(Opaque::DynamicArguments);
+        }
+        let given = known.iter().any(|word| {
+            matches!(*word, "--version" | "-V" | "--help" | "-h" | "-v")
+                || matches!(
+                    *word,
+                    "-c" | "-e" | "-m" | "-p" | "-E" | "-r" | "--eval" | "--print"
+                )
+                || (!word.starts_with('-') && !word.starts_with("/dev/") && !word.is_empty())
+        });
+        if !given {
+            self.opaque(Opaque::StdinProgram);
+        }
+    }
+
+    /// A script by its file: read, and run as code that is not read here.
+    fn script_file(&mut self, script: &str) {
+        if script == "-" || script.starts_with("/dev/") || script.starts_with("/proc/") {
+            return self.opaque(Opaque::StdinProgram);
+        }
+        self.file(script, |path| Effect::FsRead { path });
+    }
+
+    /// An effect on a file named in the call.
+    pub(crate) fn file(&mut self, given: &str, effect: impl Fn(PathBuf) -> Effect) {
+        for folder in self.folders.clone() {
+            match self.resolver.real(&folder.join(given)) {
+                Some(real) if paths::is_harmless(&real) => {}
+                Some(real) => self.effect(effect(real)),
+                None => self.opaque(Opaque::UnknownPath),
+            }
+        }
+    }
+
+    pub(crate) fn effect(&mut self, effect: Effect) {
+        if !self.effects.contains(&effect) {
+            self.effects.push(effect);
+        }
+    }
+
+    pub(crate) fn connect(&mut self, host: &str, port: Option<u16>) {
+        match host.parse::<EgressHost>() {
+            Ok(host) => self.effect(Effect::NetConnect { host, port }),
+            Err(_) => self.opaque(Opaque::UnknownHost),
+        }
+    }
+
+    /// Stands in another folder from here on, or may.
+    pub(crate) fn change_folder(&mut self, given: &str) {
+        for folder in self.folders.clone() {
+            for way in [folder.join(given), paths::logical(&folder, given)] {
+                match self.resolver.real(&way) {
+                    Some(real) if self.folders.contains(&real) => {}
+                    Some(real) if self.folders.len() < MOST_FOLDERS => self.folders.push(real),
+                    Some(_) => self.opaque(Opaque::TooLong),
+                    None => self.opaque(Opaque::UnknownPath),
+                }
+            }
+        }
+    }
+
+    /// Arguments that are paths outside the workspace raise the risk and narrow the scopes.
+    fn note_operands(&mut self, arguments: &[Word]) {
+        let folder = self.folders.first().cloned().unwrap_or_default();
+        for word in arguments.iter().filter_map(Word::known).take(256) {
+            if word.contains("://") {
+                continue;
+            }
+            // `--file=/x` and `-f/x` name a path as well.
+            let path = match word.strip_prefix('-') {
+                None => word.split_once('=').map_or(word, |(_, value)| value),
+                Some(option) => match option.find('/').and_then(|at| option.get(at..)) {
+                    Some(path) => path,
+                    None if option.contains("..") => "..",
+                    None => continue,
+                },
+            };
+            let real = self.resolver.real(&folder.join(path));
+            let inside = real
+                .is_some_and(|real| real.starts_with(self.workspace) || paths::is_harmless(&real));
+            if !inside || path.starts_with('~') {
+                self.notes.insert(risk::Note::Outside);
+            }
+        }
+    }
+}

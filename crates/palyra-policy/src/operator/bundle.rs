@@ -1,0 +1,317 @@
+//! A bundle: a baseline and the operator's policies over it, checked as one set.
+//!
+//! Everything here is a value. Reading files is [`files`](super::files)' part; numbering,
+//! journaling and taking into use is the daemon's.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
+
+use cedar_policy::{Effect, Policy, PolicyId, PolicySet, Schema, ValidationMode, Validator};
+use palyra_core::Digest;
+
+use super::notes::{Mode, Notes};
+use super::source::{NamedSource, Problem, offset_of, place_at, sentence_of, statements};
+use crate::engine::PolicyEngine;
+use crate::error::{Place, PolicyError};
+use crate::policies::SCHEMA_SRC;
+
+/// As in the engine: a request's own entities are all that a policy can read.
+const MAX_LEVEL: u32 = 1;
+
+/// A policy, where it was written, and what it says about itself.
+#[derive(Debug, Clone)]
+pub struct OperatorPolicy {
+    /// In which file.
+    pub file: String,
+    /// Where in it.
+    pub place: Place,
+    /// Its annotations.
+    pub notes: Notes,
+    /// The policy itself, as it was written.
+    pub text: String,
+    /// Whether it is part of the baseline.
+    pub baseline: bool,
+    pub(crate) policy: Policy,
+}
+
+impl OperatorPolicy {
+    /// Whether it permits; otherwise it forbids.
+    #[must_use]
+    pub fn permits(&self) -> bool {
+        match self.policy.effect() {
+            Effect::Permit => true,
+            Effect::Forbid => false,
+        }
+    }
+}
+
+/// A baseline and the operator's policies: parsed, named and validated together.
+#[derive(Debug, Clone)]
+pub struct Bundle {
+    policies: Vec<OperatorPolicy>,
+    files: BTreeMap<String, Digest>,
+    baseline: String,
+    digest: Digest,
+    pub(crate) schema: Schema,
+    /// What decides.
+    pub(crate) enforced: PolicySet,
+    /// What decides, together with what is only watched.
+    pub(crate) with_log_only: PolicySet,
+}
+
+/// One activated bundle. The number grows by one with every activation, also of a rollback.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct PolicyVersion {
+    /// Counted from 1.
+    pub number: u64,
+    /// Of the schema, the baseline and every file with its name.
+    pub digest: Digest,
+    /// The baseline's name.
+    pub baseline: String,
+    /// The operator's files, each with the digest of its text.
+    pub files: BTreeMap<String, Digest>,
+}
+
+impl PolicyVersion {
+    /// The version that this bundle is when it follows `last`; nothing when it is the same.
+    #[must_use]
+    pub fn following(last: Option<&Self>, bundle: &Bundle) -> Option<Self> {
+        if last.is_some_and(|last| last.digest == bundle.digest) {
+            return None;
+        }
+        let number = last.map_or(1, |last| last.number.saturating_add(1));
+        Some(bundle.version(number))
+    }
+}
+
+impl Bundle {
+    /// Checks these sources as one set.
+    ///
+    /// # Errors
+    /// Every problem of every file, in their order: nothing of the bundle can be used then.
+    pub fn load(baseline: &NamedSource, operator: &[NamedSource]) -> Result<Self, Vec<Problem>> {
+        let schema = schema().map_err(|error| vec![Problem::whole("schema", error.to_string())])?;
+        let mut sources: Vec<&NamedSource> = operator.iter().collect();
+        sources.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut problems = twice_named(&sources);
+        let mut policies = Vec::new();
+        read(baseline, true, &mut policies, &mut problems);
+        for source in &sources {
+            read(source, false, &mut policies, &mut problems);
+        }
+        let mut taken = BTreeMap::new();
+        policies.retain(|policy| first_of_its_name(policy, &mut taken, &mut problems));
+        let all = set_of(policies.iter());
+        validate(&all, &schema, &policies, &mut problems);
+        if !problems.is_empty() {
+            let order: Vec<&str> = [baseline.name.as_str()]
+                .into_iter()
+                .chain(sources.iter().map(|source| source.name.as_str()))
+                .collect();
+            let rank = |file: &str| order.iter().position(|name| *name == file);
+            problems.sort_by_key(|problem| (rank(&problem.file), problem.line, problem.column));
+            return Err(problems);
+        }
+        let decides = |policy: &&OperatorPolicy| policy.notes.mode == Mode::Enforced;
+        Ok(Self {
+            enforced: set_of(policies.iter().filter(decides)),
+            with_log_only: all,
+            files: sources
+                .iter()
+                .map(|source| (source.name.clone(), Digest::of(source.text.as_bytes())))
+                .collect(),
+            baseline: baseline.name.clone(),
+            digest: digest(baseline, &sources),
+            schema,
+            policies,
+        })
+    }
+
+    /// Every policy: the baseline's first, then the operator's, in the order of their files.
+    #[must_use]
+    pub fn policies(&self) -> &[OperatorPolicy] {
+        &self.policies
+    }
+
+    /// One policy by its id.
+    #[must_use]
+    pub fn policy(&self, id: &str) -> Option<&OperatorPolicy> {
+        self.policies.iter().find(|policy| policy.notes.id == id)
+    }
+
+    /// The digest of the schema, the baseline and every file with its name.
+    #[must_use]
+    pub const fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// This bundle as the version with this number.
+    #[must_use]
+    pub fn version(&self, number: u64) -> PolicyVersion {
+        PolicyVersion {
+            number,
+            digest: self.digest,
+            baseline: self.baseline.clone(),
+            files: self.files.clone(),
+        }
+    }
+
+    /// The text of everything that decides: what [`PolicyEngine::new`] takes.
+    #[must_use]
+    pub fn enforced_text(&self) -> String {
+        self.policies
+            .iter()
+            .filter(|policy| policy.notes.mode == Mode::Enforced)
+            .flat_map(|policy| [policy.text.as_str(), "\n\n"])
+            .collect()
+    }
+
+    /// An engine that decides with this bundle.
+    ///
+    /// # Errors
+    /// The engine refuses what passed here, which would be a fault of this program.
+    pub fn engine(&self) -> Result<PolicyEngine, PolicyError> {
+        PolicyEngine::new(&self.enforced_text())
+    }
+}
+
+/// The embedded schema, parsed once.
+fn schema() -> Result<Schema, PolicyError> {
+    static PARSED: LazyLock<Result<Schema, PolicyError>> = LazyLock::new(|| {
+        Schema::from_cedarschema_str(SCHEMA_SRC)
+            .map(|(schema, _warnings)| schema)
+            .map_err(|error| PolicyError::Schema(error.to_string()))
+    });
+    PARSED.clone()
+}
+
+fn twice_named(sources: &[&NamedSource]) -> Vec<Problem> {
+    let mut seen = BTreeSet::new();
+    sources
+        .iter()
+        .filter(|source| !seen.insert(&source.name))
+        .map(|source| Problem::whole(&source.name, "there are two files of this name"))
+        .collect()
+}
+
+/// Parses every statement of a source; what cannot be read becomes a problem, the rest goes on.
+fn read(
+    source: &NamedSource,
+    baseline: bool,
+    policies: &mut Vec<OperatorPolicy>,
+    problems: &mut Vec<Problem>,
+) {
+    for statement in statements(&source.text) {
+        let start = statement.span.start;
+        let text = source.text.get(statement.span).unwrap_or_default();
+        let mut wrong = |offset: usize, message: String| {
+            let place = place_at(&source.text, start.saturating_add(offset));
+            problems.push(Problem::at(&source.name, place, message));
+        };
+        if let Some(refused) = statement.refused {
+            wrong(0, refused);
+            continue;
+        }
+        let policy = match Policy::parse(None, text) {
+            Ok(policy) => policy,
+            Err(errors) if cedar_policy::Template::parse(None, text).is_ok() => {
+                let at = errors.iter().next().map_or(0, |error| offset_of(error));
+                let message = "this is a template, which nothing here fills; \
+                               name the principal and the resource instead of using a slot";
+                wrong(at, message.to_owned());
+                continue;
+            }
+            Err(errors) => {
+                for error in errors.iter() {
+                    wrong(offset_of(error), sentence_of(error));
+                }
+                continue;
+            }
+        };
+        match Notes::of(&policy) {
+            Ok(notes) => policies.push(OperatorPolicy {
+                file: source.name.clone(),
+                place: place_at(&source.text, start),
+                policy: policy.new_id(PolicyId::new(&notes.id)),
+                notes,
+                text: text.to_owned(),
+                baseline,
+            }),
+            Err(messages) => messages.into_iter().for_each(|message| wrong(0, message)),
+        }
+    }
+}
+
+fn first_of_its_name(
+    policy: &OperatorPolicy,
+    taken: &mut BTreeMap<String, (String, Place)>,
+    problems: &mut Vec<Problem>,
+) -> bool {
+    let id = &policy.notes.id;
+    let here = (policy.file.clone(), policy.place);
+    let Some((file, place)) = taken.get(id) else {
+        taken.insert(id.clone(), here);
+        return true;
+    };
+    let message = format!("the `@id` `{id}` is taken by the policy in {file}, {place}");
+    problems.push(Problem::at(&policy.file, policy.place, message));
+    false
+}
+
+fn set_of<'a>(policies: impl Iterator<Item = &'a OperatorPolicy>) -> PolicySet {
+    let mut set = PolicySet::new();
+    for policy in policies {
+        // Ids are unique by now; a set with one missing would still only be validated.
+        drop(set.add(policy.policy.clone()));
+    }
+    set
+}
+
+fn validate(
+    set: &PolicySet,
+    schema: &Schema,
+    policies: &[OperatorPolicy],
+    problems: &mut Vec<Problem>,
+) {
+    let validator = Validator::new(schema.clone());
+    let result = validator.validate_with_level(set, ValidationMode::Strict, MAX_LEVEL);
+    let by_id: BTreeMap<&str, &OperatorPolicy> = policies
+        .iter()
+        .map(|policy| (policy.notes.id.as_str(), policy))
+        .collect();
+    for error in result.validation_errors() {
+        let id: &str = error.policy_id().as_ref();
+        let Some(policy) = by_id.get(id) else {
+            problems.push(Problem::whole("policies", sentence_of(error)));
+            continue;
+        };
+        let place = within(policy, offset_of(error));
+        // Cedar begins with "for policy `id`, ", which the place says better.
+        let said = sentence_of(error);
+        let said = said
+            .strip_prefix(&format!("for policy `{id}`, "))
+            .unwrap_or(&said);
+        problems.push(Problem::at(&policy.file, place, said));
+    }
+    problems.dedup();
+}
+
+/// A byte of a policy's text as a place in its file.
+pub(crate) fn within(policy: &OperatorPolicy, offset: usize) -> Place {
+    let inner = place_at(&policy.text, offset);
+    Place {
+        line: policy.place.line + inner.line - 1,
+        column: match inner.line {
+            1 => policy.place.column + inner.column - 1,
+            _ => inner.column,
+        },
+    }
+}
+
+fn digest(baseline: &NamedSource, sources: &[&NamedSource]) -> Digest {
+    let mut parts = vec![SCHEMA_SRC.as_bytes()];
+    for source in [baseline].into_iter().chain(sources.iter().copied()) {
+        parts.extend([source.name.as_bytes(), source.text.as_bytes()]);
+    }
+    Digest::of_parts("palyra policy bundle v1", &parts)
+}
