@@ -29,6 +29,13 @@ pub struct Deliberation {
     pub answer: PolicyAnswer,
     /// What was asked, in order.
     pub asked: Vec<PolicyDecision>,
+    /// The digest of the policies that answered, in short: [`PolicyEngine::version`] at that time.
+    ///
+    /// [`PolicyEngine::version`]: crate::PolicyEngine::version
+    pub version: String,
+    /// The policies with `@mode("log_only")` that would have made this another answer, all of them
+    /// together being in force. When one fails, only that is known: `ID failed`.
+    pub log_only: Vec<String>,
 }
 
 /// The ids behind some decisions, each once, in order.

@@ -9,6 +9,7 @@ use std::path::Path;
 use cedar_policy::{
     Authorizer, Context, Decision, Entities, EntityUid, PolicySet, Request, Schema,
 };
+use palyra_core::corridor::PolicyAnswer;
 use palyra_core::host::NotAHost;
 use palyra_core::{EgressHost, ProgramFacts};
 use serde_json::{Map, Value, json};
@@ -118,6 +119,16 @@ pub enum Outcome {
     Ask,
     /// Neither.
     Deny,
+}
+
+impl From<&PolicyAnswer> for Outcome {
+    fn from(answer: &PolicyAnswer) -> Self {
+        match answer {
+            PolicyAnswer::Run { .. } => Self::Allow,
+            PolicyAnswer::Ask { .. } => Self::Ask,
+            PolicyAnswer::Deny { .. } => Self::Deny,
+        }
+    }
 }
 
 impl std::fmt::Display for Outcome {
@@ -328,7 +339,7 @@ impl Known {
 /// # Errors
 /// The request does not fit the schema, or evaluation failed. The daemon denies then.
 pub fn decide(bundle: &Bundle, question: &Question) -> Result<Verdict, String> {
-    verdict(&bundle.enforced, &bundle.schema, question)
+    verdict(&bundle.enforced, bundle.schema, question)
 }
 
 /// What comes of a request: with the second question, whether a person may be asked.
@@ -336,7 +347,7 @@ pub fn decide(bundle: &Bundle, question: &Question) -> Result<Verdict, String> {
 /// # Errors
 /// As [`decide`].
 pub fn outcome(bundle: &Bundle, question: &Question) -> Result<Outcome, String> {
-    outcome_of(&bundle.enforced, &bundle.schema, question)
+    outcome_of(&bundle.enforced, bundle.schema, question)
 }
 
 pub(crate) fn outcome_of(

@@ -13,3 +13,4 @@ mod operator_explain;
 mod property;
 mod slices;
 mod table;
+mod watched;
