@@ -4,7 +4,7 @@ use palyra_core::corridor::PolicyAnswer;
 use palyra_core::{Denial, DenialCode, Principal};
 
 use crate::policies::Policies;
-use crate::request::{Action, Kind, Resource};
+use crate::request::{Action, Kind, PolicyRequest, Resource};
 
 /// What Cedar said to one question about one principal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +22,18 @@ pub struct PolicyDecision {
     pub matched: Vec<String>,
 }
 
+impl PolicyDecision {
+    /// The question that was answered.
+    #[must_use]
+    pub fn request(&self) -> PolicyRequest {
+        PolicyRequest {
+            principal: self.principal.clone(),
+            action: self.action,
+            resource: self.resource.clone(),
+        }
+    }
+}
+
 /// The answer to a call, with every question it took.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deliberation {
@@ -29,6 +41,13 @@ pub struct Deliberation {
     pub answer: PolicyAnswer,
     /// What was asked, in order.
     pub asked: Vec<PolicyDecision>,
+    /// The digest of the policies that answered, in short: [`PolicyEngine::version`] at that time.
+    ///
+    /// [`PolicyEngine::version`]: crate::PolicyEngine::version
+    pub version: String,
+    /// The policies with `@mode("log_only")` that would have made this another answer, all of them
+    /// together being in force. When one fails, only that is known: `ID failed`.
+    pub log_only: Vec<String>,
 }
 
 /// The ids behind some decisions, each once, in order.

@@ -1,29 +1,27 @@
-//! The engine: a validated policy set, the world it decides about, and the questions.
+//! The engine: what decides and what is known, swapped as a whole while questions are answered.
 
-use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use cedar_policy::{Authorizer, Context, Decision, Entities, EntityUid, PolicySet, Request};
+use cedar_policy::{Entities, PolicySet, Request};
 use palyra_core::corridor::{Decides, PolicyAnswer};
 use palyra_core::{
     AgentName, Channel, Denial, DeviceId, Facts, Principal, ToolMetadata, ToolName, UserName,
 };
 
-use crate::call::{PreparedCall, Step};
-use crate::context;
 use crate::decision::{Deliberation, PolicyDecision, denial, matched};
-use crate::error::{PolicyError, broken};
+use crate::error::PolicyError;
+use crate::judge::{Extent, Judge};
+use crate::operator::Bundle;
 use crate::policies::{DEFAULT_POLICY_SRC, Policies};
 use crate::request::{Action, PolicyRequest, PolicyRequestContext, Resource};
 use crate::vocabulary::Vocabulary;
-use crate::world::{Party, Registry, World};
+use crate::world::{Registry, World};
 
 /// Decides, with Cedar. Shared between threads; a question never waits for a change of policies,
 /// tools or agents, it sees everything as it was before or after.
 #[derive(Debug)]
 pub struct PolicyEngine {
     words: Vocabulary,
-    authorizer: Authorizer,
     /// What the world is built from; held while it is rebuilt.
     registry: Mutex<Registry>,
     /// Locked only to copy or swap the references.
@@ -46,6 +44,20 @@ impl PolicyEngine {
     pub fn new(source: &str) -> Result<Self, PolicyError> {
         let words = Vocabulary::new()?;
         let policies = Policies::load(source, &words)?;
+        Self::deciding_with(policies, words)
+    }
+
+    /// An engine that decides with this bundle, and watches what is only to be watched.
+    ///
+    /// # Errors
+    /// The embedded schema is broken, which a test rules out.
+    pub fn of(bundle: &Bundle) -> Result<Self, PolicyError> {
+        let words = Vocabulary::new()?;
+        let policies = Policies::of(bundle, &words)?;
+        Self::deciding_with(policies, words)
+    }
+
+    fn deciding_with(policies: Policies, words: Vocabulary) -> Result<Self, PolicyError> {
         let registry = Registry::default();
         let world = World::build(&words, policies.schema, &registry)?;
         let now = Now {
@@ -54,7 +66,6 @@ impl PolicyEngine {
         };
         Ok(Self {
             words,
-            authorizer: Authorizer::new(),
             registry: Mutex::new(registry),
             now: RwLock::new(now),
         })
@@ -74,13 +85,26 @@ impl PolicyEngine {
     /// # Errors
     /// As [`PolicyEngine::new`]; the policies before stay in force.
     pub fn replace_policies(&self, source: &str) -> Result<(), PolicyError> {
-        let policies = Arc::new(Policies::load(source, &self.words)?);
+        self.take_into_use(Policies::load(source, &self.words)?);
+        Ok(())
+    }
+
+    /// Decides with this bundle from the next answer on, as [`PolicyEngine::replace_policies`] does
+    /// with a text. What decides and what is only watched change at once.
+    ///
+    /// # Errors
+    /// As [`PolicyEngine::of`]; the policies before stay in force.
+    pub fn replace(&self, bundle: &Bundle) -> Result<(), PolicyError> {
+        self.take_into_use(Policies::of(bundle, &self.words)?);
+        Ok(())
+    }
+
+    fn take_into_use(&self, policies: Policies) {
         let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);
-        let before = std::mem::replace(&mut now.policies, policies);
+        let before = std::mem::replace(&mut now.policies, Arc::new(policies));
         drop(now);
         // Freeing ten thousand policies takes a while: not under the lock.
         drop(before);
-        Ok(())
     }
 
     /// A short digest of the schema and the policies in force.
@@ -133,34 +157,7 @@ impl PolicyEngine {
     /// Policy could not tell: something the call names is unknown, or evaluation failed.
     pub fn deliberate(&self, facts: &Facts) -> Result<Deliberation, Denial> {
         let now = self.now();
-        let call = PreparedCall::new(&self.words, &now.policies, &now.world, facts)?;
-        let mut asked = Vec::with_capacity(2 * call.parties.len() * call.steps.len());
-        // Where the questions begin and end that let somebody be asked.
-        let mut to_ask: Vec<Range<usize>> = Vec::new();
-        for step in &call.steps {
-            let first = asked.len();
-            if self.all_may(step.run, step, &call, &now, &mut asked)? {
-                continue;
-            }
-            let refused = asked.len();
-            if !call.by_agent || !self.all_may(step.ask, step, &call, &now, &mut asked)? {
-                let questions = asked.get(first..).unwrap_or_default();
-                let answer = no(&now.policies, questions)?;
-                return Ok(Deliberation { answer, asked });
-            }
-            to_ask.push(refused..asked.len());
-        }
-        let answer = if to_ask.is_empty() {
-            PolicyAnswer::Run {
-                matched: matched(&asked),
-            }
-        } else {
-            let questions = to_ask.into_iter().filter_map(|range| asked.get(range));
-            PolicyAnswer::Ask {
-                matched: matched(questions.flatten()),
-            }
-        };
-        Ok(Deliberation { answer, asked })
+        now.judge(&self.words).deliberate(facts)
     }
 
     /// Whether this principal may do this, from there: the ids of the policies that allow it. For
@@ -191,7 +188,9 @@ impl PolicyEngine {
                 action,
                 resource: resource.clone(),
             };
-            let decision = self.evaluate_in(&now, &request, &context, Extent::Slice)?;
+            let decision = now
+                .judge(&self.words)
+                .evaluate(&request, &context, Extent::Slice)?;
             if !decision.allowed {
                 return Err(denial(&now.policies, &decision));
             }
@@ -210,7 +209,9 @@ impl PolicyEngine {
         request: &PolicyRequest,
         context: &PolicyRequestContext<'_>,
     ) -> Result<PolicyDecision, Denial> {
-        self.evaluate_in(&self.now(), request, context, Extent::Slice)
+        let now = self.now();
+        now.judge(&self.words)
+            .evaluate(request, context, Extent::Slice)
     }
 
     /// Whether a tool could be run or asked for by this principal, for filtering lists. What a
@@ -219,16 +220,7 @@ impl PolicyEngine {
     #[must_use]
     pub fn may_list(&self, principal: &Principal, tool: &ToolName) -> bool {
         let now = self.now();
-        let could = || -> Result<bool, Denial> {
-            let call = PreparedCall::for_listing(&self.words, &now.world, principal, tool)?;
-            let may = |action, step| {
-                let answer = self.all_may(action, step, &call, &now, &mut Vec::new());
-                answer.unwrap_or(false)
-            };
-            let mut steps = call.steps.iter();
-            Ok(steps.all(|step| may(step.run, step) || call.by_agent && may(step.ask, step)))
-        };
-        could().unwrap_or(false)
+        now.judge(&self.words).may_list(principal, tool)
     }
 
     fn now(&self) -> Now {
@@ -250,129 +242,12 @@ impl PolicyEngine {
         now.world = Arc::new(world);
         result
     }
-
-    /// Asks about each party in turn, and stops at the first no.
-    fn all_may(
-        &self,
-        action: Action,
-        step: &Step,
-        call: &PreparedCall,
-        now: &Now,
-        asked: &mut Vec<PolicyDecision>,
-    ) -> Result<bool, Denial> {
-        for party in &call.parties {
-            let question = Question {
-                party,
-                action,
-                on: &step.on,
-                resource: step.uid.clone(),
-                context: call.context.clone(),
-            };
-            let entities = step.around.as_ref().unwrap_or(&now.world.entities);
-            let decision = self.ask(&now.policies, entities, question, Extent::Slice)?;
-            let allowed = decision.allowed;
-            asked.push(decision);
-            if !allowed {
-                return Ok(false);
-            }
-        }
-        // Nobody to ask about is nobody who may.
-        Ok(!call.parties.is_empty())
-    }
-
-    fn evaluate_in(
-        &self,
-        now: &Now,
-        request: &PolicyRequest,
-        context: &PolicyRequestContext<'_>,
-        extent: Extent,
-    ) -> Result<PolicyDecision, Denial> {
-        let (words, Now { policies, world }) = (&self.words, now);
-        let party = world.party(words, &request.principal)?;
-        world.check_origin(words, context.device_id, context.channel)?;
-        let (resource, record) = world.resource(words, &request.resource)?;
-        let question = Question {
-            party: &party,
-            action: request.action,
-            on: &request.resource,
-            resource,
-            context: match context.call {
-                Some(facts) => context::of_call(words, facts)?,
-                None => context::of_api(words, context.device_id, context.channel)?,
-            },
-        };
-        let Some(record) = record else {
-            return self.ask(policies, &world.entities, question, extent);
-        };
-        let mut named = vec![
-            party.1.clone(),
-            words.device(context.device_id),
-            words.channel(context.channel),
-        ];
-        if let Some(facts) = context.call {
-            named.push(world.tool(&facts.tool)?.0.clone());
-            named.extend(facts.grant.iter().map(|grant| words.agent(&grant.agent)));
-        }
-        let entities = world.around(Some(policies.schema), [record], named)?;
-        self.ask(policies, &entities, question, extent)
-    }
-
-    /// The one place where Cedar is asked. A request that does not fit the schema, and any error
-    /// while evaluating, is "could not tell".
-    fn ask(
-        &self,
-        policies: &Policies,
-        entities: &Entities,
-        question: Question<'_>,
-        extent: Extent,
-    ) -> Result<PolicyDecision, Denial> {
-        let Question {
-            party: (principal, uid),
-            action,
-            on,
-            resource,
-            context,
-        } = question;
-        let set = match extent {
-            Extent::Slice => policies.slices.of(action, uid, &resource, entities),
-            Extent::Whole => Arc::clone(&policies.set),
-        };
-        let verb = self.words.action(action);
-        let request = Request::new(uid.clone(), verb, resource, context, Some(policies.schema))
-            .map_err(broken)?;
-        let response = self.authorizer.is_authorized(&request, &set, entities);
-        let diagnostics = response.diagnostics();
-        if let Some(error) = diagnostics.errors().next() {
-            return Err(broken(error));
-        }
-        let allowed = match response.decision() {
-            Decision::Allow => true,
-            Decision::Deny => false,
-        };
-        let mut matched: Vec<String> = diagnostics
-            .reason()
-            .map(|id| AsRef::<str>::as_ref(id).to_owned())
-            .collect();
-        matched.sort_unstable();
-        Ok(PolicyDecision {
-            principal: principal.clone(),
-            action,
-            resource: on.clone(),
-            allowed,
-            matched,
-        })
-    }
 }
 
-/// The denial of a call that may neither run nor be asked about.
-fn no(policies: &Policies, asked: &[PolicyDecision]) -> Result<PolicyAnswer, Denial> {
-    let refusals = || asked.iter().filter(|decision| !decision.allowed);
-    let last = refusals().next_back();
-    let last = last.ok_or_else(|| broken("nobody was asked about"))?;
-    Ok(PolicyAnswer::Deny {
-        matched: matched(refusals()),
-        denial: denial(policies, last),
-    })
+impl Now {
+    fn judge<'a>(&'a self, words: &'a Vocabulary) -> Judge<'a> {
+        Judge::new(words, &self.policies, &self.world)
+    }
 }
 
 impl Decides for PolicyEngine {
@@ -380,24 +255,6 @@ impl Decides for PolicyEngine {
         self.deliberate(facts)
             .map(|deliberation| deliberation.answer)
     }
-}
-
-/// One question, ready for Cedar.
-struct Question<'a> {
-    party: &'a Party,
-    action: Action,
-    on: &'a Resource,
-    resource: EntityUid,
-    context: Context,
-}
-
-/// How much of the policy set a question is evaluated with. The answer is the same.
-#[derive(Debug, Clone, Copy)]
-enum Extent {
-    /// What can matter to it.
-    Slice,
-    /// Everything, to compare with.
-    Whole,
 }
 
 /// What a decision costs is compared with Cedar alone on the very same questions.
@@ -419,25 +276,15 @@ impl PolicyEngine {
     /// As [`PolicyEngine::deliberate`].
     #[doc(hidden)]
     pub fn raw_questions(&self, facts: &Facts) -> Result<RawQuestions, Denial> {
-        let Now { policies, world } = self.now();
-        let call = PreparedCall::new(&self.words, &policies, &world, facts)?;
-        let mut requests = Vec::new();
-        for decision in self.deliberate(facts)?.asked {
-            let (_, uid) = world.party(&self.words, &decision.principal)?;
-            let verb = self.words.action(decision.action);
-            let (resource, _) = world.resource(&self.words, &decision.resource)?;
-            let (context, schema) = (call.context.clone(), Some(policies.schema));
-            requests.push(Request::new(uid, verb, resource, context, schema).map_err(broken)?);
-        }
-        let made = call.steps.iter().filter_map(|step| {
-            let entity = step.around.as_ref()?.get(&step.uid);
-            entity.cloned()
-        });
-        let entities = world.entities.clone().upsert_entities(made, None);
+        let now = self.now();
+        let judge = now.judge(&self.words);
+        let asked = judge.deliberate(facts)?.asked;
+        let asked: Vec<_> = asked.iter().map(PolicyDecision::request).collect();
+        let (requests, entities) = judge.as_cedar(&judge.prepare(facts)?, &asked)?;
         Ok(RawQuestions {
             requests,
-            policies: policies.set.as_ref().clone(),
-            entities: entities.map_err(broken)?,
+            policies: now.policies.slices.whole().as_ref().clone(),
+            entities,
         })
     }
 
@@ -451,7 +298,9 @@ impl PolicyEngine {
         request: &PolicyRequest,
         context: &PolicyRequestContext<'_>,
     ) -> Result<PolicyDecision, Denial> {
-        self.evaluate_in(&self.now(), request, context, Extent::Whole)
+        let now = self.now();
+        now.judge(&self.words)
+            .evaluate(request, context, Extent::Whole)
     }
 }
 

@@ -1,10 +1,11 @@
 //! Cedar decides.
 //!
 //! This room knows the schema (`schema/palyra.cedarschema`: what policies can talk about), the
-//! embedded baselines ([`Baseline`]: `policies/*.cedar`, by default [`DEFAULT_POLICY_SRC`]), and how the facts of a
-//! call become Cedar questions. [`PolicyEngine`] answers them: two about a call's tool and each of
+//! embedded baselines ([`Baseline`]: `policies/*.cedar`, by default [`DEFAULT_POLICY_SRC`]), and how
+//! the facts of a call become Cedar questions. [`PolicyEngine`] answers them: two about a call's tool and each of
 //! its effects ("may it run now", and if not, "may a person be asked"), each for the agent *and*
-//! for the person it acts for, the strictest answer counting; and one for everything else the daemon offers ([`PolicyEngine::authorize`]).
+//! for the person it acts for, the strictest answer counting; and one for everything else the
+//! daemon offers ([`PolicyEngine::authorize`]).
 //!
 //! It closes when unsure. Cedar skips a policy that fails to evaluate, a `forbid` too; so here
 //! policies are validated strictly when they are loaded, every request is validated against the
@@ -22,6 +23,7 @@ mod context;
 mod decision;
 mod engine;
 mod error;
+mod judge;
 pub mod operator;
 mod places;
 mod policies;

@@ -1,12 +1,13 @@
 //! A policy set: parsed, named, and validated strictly before anything is decided with it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, LazyLock};
 
 use cedar_policy::{Entities, Policy, PolicyId, PolicySet, Schema, ValidationMode, Validator};
 use palyra_core::Digest;
 
 use crate::error::{Place, PolicyError};
+use crate::operator::{Bundle, OperatorPolicy};
 use crate::slices::Slices;
 use crate::vocabulary::Vocabulary;
 
@@ -18,7 +19,7 @@ pub const DEFAULT_POLICY_SRC: &str = include_str!("../policies/standard.cedar");
 
 /// How far a policy may follow attributes: `principal.user` yes, `resource.agent.user` no. It is
 /// what makes a request's own entities enough to evaluate it.
-const MAX_LEVEL: u32 = 1;
+pub(crate) const MAX_LEVEL: u32 = 1;
 
 /// How long an `@id` may be.
 const MAX_ID_BYTES: usize = 64;
@@ -33,13 +34,22 @@ struct Note {
 /// A validated policy set.
 #[derive(Debug)]
 pub(crate) struct Policies {
-    pub(crate) set: Arc<PolicySet>,
     pub(crate) slices: Slices,
+    /// Absent when nothing is only watched.
+    pub(crate) watched: Option<Watched>,
     pub(crate) schema: &'static Schema,
     /// The schema's actions as entities, with the groups they are in.
     pub(crate) actions: Entities,
     pub(crate) version: String,
     notes: HashMap<String, Note>,
+}
+
+/// What is only watched.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    pub(crate) ids: HashSet<String>,
+    /// These together with what decides.
+    pub(crate) slices: Slices,
 }
 
 impl Policies {
@@ -48,17 +58,40 @@ impl Policies {
         let schema = validator.schema();
         let (set, notes) = named(&parse(source)?)?;
         validate(&set, validator, source)?;
-        let set = Arc::new(set);
-        let actions = schema
-            .action_entities()
-            .map_err(|error| PolicyError::Schema(error.to_string()))?;
+        let actions = actions(schema)?;
         Ok(Self {
-            slices: Slices::new(Arc::clone(&set), &actions, words),
+            slices: Slices::new(Arc::new(set), &actions, words),
+            watched: None,
             actions,
-            set,
             schema,
             version: version(source),
             notes,
+        })
+    }
+
+    /// The policies of a bundle, which were parsed and validated when it was loaded.
+    pub(crate) fn of(bundle: &Bundle, words: &Vocabulary) -> Result<Self, PolicyError> {
+        let schema = bundle.schema;
+        let actions = actions(schema)?;
+        let slices = |set: &Arc<PolicySet>| Slices::new(Arc::clone(set), &actions, words);
+        let policies = bundle.policies().iter();
+        let note = |policy: &OperatorPolicy| {
+            let note = Note {
+                reason: policy.notes.reason.clone(),
+                hint: policy.notes.hint.clone(),
+            };
+            (policy.notes.id.clone(), note)
+        };
+        Ok(Self {
+            slices: slices(&bundle.enforced),
+            watched: bundle.with_log_only.as_ref().map(|set| Watched {
+                ids: bundle.watched().map(|it| it.notes.id.clone()).collect(),
+                slices: slices(set),
+            }),
+            notes: policies.map(note).collect(),
+            version: bundle.version_text(),
+            actions,
+            schema,
         })
     }
 
@@ -73,8 +106,15 @@ impl Policies {
     }
 }
 
+/// The schema's actions as entities.
+fn actions(schema: &Schema) -> Result<Entities, PolicyError> {
+    schema
+        .action_entities()
+        .map_err(|error| PolicyError::Schema(error.to_string()))
+}
+
 /// The schema is embedded, so it is read once.
-fn validator() -> Result<&'static Validator, PolicyError> {
+pub(crate) fn validator() -> Result<&'static Validator, PolicyError> {
     static VALIDATOR: LazyLock<Result<Validator, PolicyError>> = LazyLock::new(|| {
         let (schema, _warnings) = Schema::from_cedarschema_str(SCHEMA_SRC)
             .map_err(|error| PolicyError::Schema(error.to_string()))?;
@@ -176,7 +216,11 @@ fn validate(set: &PolicySet, validator: &Validator, source: &str) -> Result<(), 
 /// Twelve hex digits that change with every byte of the schema or the policies.
 fn version(source: &str) -> String {
     let parts = [SCHEMA_SRC.as_bytes(), source.as_bytes()];
-    let digest = Digest::of_parts("palyra policy v1", &parts);
+    short(&Digest::of_parts("palyra policy v1", &parts))
+}
+
+/// How records and people name a policy set.
+pub(crate) fn short(digest: &Digest) -> String {
     digest
         .as_bytes()
         .iter()
@@ -204,7 +248,7 @@ mod tests {
         for (baseline, policies) in baselines() {
             let result = validator()
                 .unwrap()
-                .validate(&policies.set, ValidationMode::Strict);
+                .validate(policies.slices.whole(), ValidationMode::Strict);
             assert!(
                 result.validation_passed_without_warnings(),
                 "{baseline}: {result}"
@@ -217,7 +261,7 @@ mod tests {
     fn the_same_id_is_the_same_policy() {
         let mut seen: HashMap<String, String> = HashMap::new();
         for (baseline, policies) in baselines() {
-            for policy in policies.set.policies() {
+            for policy in policies.slices.whole().policies() {
                 let id: &str = policy.id().as_ref();
                 let text = policy.to_string();
                 let first = seen.entry(id.to_owned()).or_insert_with(|| text.clone());
@@ -235,7 +279,7 @@ mod tests {
     #[test]
     fn every_policy_of_the_baselines_speaks_to_people() {
         for (_, policies) in baselines() {
-            for policy in policies.set.policies() {
+            for policy in policies.slices.whole().policies() {
                 let id: &str = policy.id().as_ref();
                 let reason = policies.reason(id).unwrap();
                 assert!(!reason.ends_with('.'), "{id}");

@@ -98,6 +98,11 @@ impl Slices {
         }
     }
 
+    /// All of them.
+    pub(crate) const fn whole(&self) -> &Arc<PolicySet> {
+        &self.whole
+    }
+
     /// Every policy that can matter when this principal does this to that resource. The ancestors
     /// of both are taken from `entities`, which must be those that the question is evaluated with.
     pub(crate) fn of(

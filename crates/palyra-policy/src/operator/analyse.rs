@@ -73,7 +73,7 @@ mod with_solver {
         for kind in kinds.values() {
             let could_not = |error: &dyn std::fmt::Display| format!("it could not tell: {error}");
             let compiled = |bundle: &Bundle| {
-                CompiledPolicySet::compile(&bundle.enforced, kind, &bundle.schema)
+                CompiledPolicySet::compile(&bundle.enforced, kind, bundle.schema)
                     .map_err(|error| could_not(&error))
             };
             let (before, after) = (compiled(old)?, compiled(new)?);
@@ -97,7 +97,7 @@ mod with_solver {
     fn kinds(old: &Bundle, new: &Bundle) -> BTreeMap<String, RequestEnv> {
         let mut kinds = BTreeMap::new();
         for policy in differing(old, new) {
-            for kind in policy.policy.get_valid_request_envs(&new.schema) {
+            for kind in policy.policy.get_valid_request_envs(new.schema) {
                 let name = format!("{} {} {}", kind.principal(), kind.action(), kind.resource());
                 kinds.insert(name, kind);
             }

@@ -4,19 +4,16 @@
 //! journaling and taking into use is the daemon's.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::LazyLock;
+use std::sync::Arc;
 
 use cedar_policy::{Effect, Policy, PolicyId, PolicySet, Schema, ValidationMode, Validator};
 use palyra_core::Digest;
 
 use super::notes::{Mode, Notes};
-use super::source::{NamedSource, Problem, offset_of, place_at, sentence_of, statements};
+use super::source::{NamedSource, Problem, Walk, offset_of, place_within, sentence_of, statements};
 use crate::engine::PolicyEngine;
 use crate::error::{Place, PolicyError};
-use crate::policies::SCHEMA_SRC;
-
-/// As in the engine: a request's own entities are all that a policy can read.
-const MAX_LEVEL: u32 = 1;
+use crate::policies::{MAX_LEVEL, SCHEMA_SRC, short, validator};
 
 /// A policy, where it was written, and what it says about itself.
 #[derive(Debug, Clone)]
@@ -52,11 +49,11 @@ pub struct Bundle {
     files: BTreeMap<String, Digest>,
     baseline: String,
     digest: Digest,
-    pub(crate) schema: Schema,
+    pub(crate) schema: &'static Schema,
     /// What decides.
-    pub(crate) enforced: PolicySet,
-    /// What decides, together with what is only watched.
-    pub(crate) with_log_only: PolicySet,
+    pub(crate) enforced: Arc<PolicySet>,
+    /// That, together with what is only watched; absent when nothing is.
+    pub(crate) with_log_only: Option<Arc<PolicySet>>,
 }
 
 /// One activated bundle. The number grows by one with every activation, also of a rollback.
@@ -90,7 +87,8 @@ impl Bundle {
     /// # Errors
     /// Every problem of every file, in their order: nothing of the bundle can be used then.
     pub fn load(baseline: &NamedSource, operator: &[NamedSource]) -> Result<Self, Vec<Problem>> {
-        let schema = schema().map_err(|error| vec![Problem::whole("schema", error.to_string())])?;
+        let validator =
+            validator().map_err(|error| vec![Problem::whole("schema", error.to_string())])?;
         let mut sources: Vec<&NamedSource> = operator.iter().collect();
         sources.sort_by(|a, b| a.name.cmp(&b.name));
         let mut problems = twice_named(&sources);
@@ -101,8 +99,8 @@ impl Bundle {
         }
         let mut taken = BTreeMap::new();
         policies.retain(|policy| first_of_its_name(policy, &mut taken, &mut problems));
-        let all = set_of(policies.iter());
-        validate(&all, &schema, &policies, &mut problems);
+        let all = Arc::new(set_of(policies.iter()));
+        validate(&all, validator, &policies, &mut problems);
         if !problems.is_empty() {
             let order: Vec<&str> = [baseline.name.as_str()]
                 .into_iter()
@@ -113,16 +111,22 @@ impl Bundle {
             return Err(problems);
         }
         let decides = |policy: &&OperatorPolicy| policy.notes.mode == Mode::Enforced;
+        let (enforced, with_log_only) = if policies.iter().all(|policy| decides(&policy)) {
+            (all, None)
+        } else {
+            let enforced = set_of(policies.iter().filter(decides));
+            (Arc::new(enforced), Some(all))
+        };
         Ok(Self {
-            enforced: set_of(policies.iter().filter(decides)),
-            with_log_only: all,
+            enforced,
+            with_log_only,
             files: sources
                 .iter()
                 .map(|source| (source.name.clone(), Digest::of(source.text.as_bytes())))
                 .collect(),
             baseline: baseline.name.clone(),
             digest: digest(baseline, &sources),
-            schema,
+            schema: validator.schema(),
             policies,
         })
     }
@@ -156,33 +160,26 @@ impl Bundle {
         }
     }
 
-    /// The text of everything that decides: what [`PolicyEngine::new`] takes.
+    /// The digest in short, as records and people name it: the [version](PolicyEngine::version) of
+    /// an engine that decides with this.
     #[must_use]
-    pub fn enforced_text(&self) -> String {
-        self.policies
-            .iter()
-            .filter(|policy| policy.notes.mode == Mode::Enforced)
-            .flat_map(|policy| [policy.text.as_str(), "\n\n"])
-            .collect()
+    pub fn version_text(&self) -> String {
+        short(&self.digest)
+    }
+
+    /// The policies that are only watched.
+    pub fn watched(&self) -> impl Iterator<Item = &OperatorPolicy> {
+        let policies = self.policies.iter();
+        policies.filter(|policy| policy.notes.mode == Mode::LogOnly)
     }
 
     /// An engine that decides with this bundle.
     ///
     /// # Errors
-    /// The engine refuses what passed here, which would be a fault of this program.
+    /// As [`PolicyEngine::of`].
     pub fn engine(&self) -> Result<PolicyEngine, PolicyError> {
-        PolicyEngine::new(&self.enforced_text())
+        PolicyEngine::of(self)
     }
-}
-
-/// The embedded schema, parsed once.
-fn schema() -> Result<Schema, PolicyError> {
-    static PARSED: LazyLock<Result<Schema, PolicyError>> = LazyLock::new(|| {
-        Schema::from_cedarschema_str(SCHEMA_SRC)
-            .map(|(schema, _warnings)| schema)
-            .map_err(|error| PolicyError::Schema(error.to_string()))
-    });
-    PARSED.clone()
 }
 
 fn twice_named(sources: &[&NamedSource]) -> Vec<Problem> {
@@ -201,11 +198,12 @@ fn read(
     policies: &mut Vec<OperatorPolicy>,
     problems: &mut Vec<Problem>,
 ) {
+    let mut walk = Walk::over(&source.text);
     for statement in statements(&source.text) {
-        let start = statement.span.start;
+        let start = walk.to(statement.span.start);
         let text = source.text.get(statement.span).unwrap_or_default();
         let mut wrong = |offset: usize, message: String| {
-            let place = place_at(&source.text, start.saturating_add(offset));
+            let place = place_within(start, text, offset);
             problems.push(Problem::at(&source.name, place, message));
         };
         if let Some(refused) = statement.refused {
@@ -231,7 +229,7 @@ fn read(
         match Notes::of(&policy) {
             Ok(notes) => policies.push(OperatorPolicy {
                 file: source.name.clone(),
-                place: place_at(&source.text, start),
+                place: start,
                 policy: policy.new_id(PolicyId::new(&notes.id)),
                 notes,
                 text: text.to_owned(),
@@ -269,11 +267,10 @@ fn set_of<'a>(policies: impl Iterator<Item = &'a OperatorPolicy>) -> PolicySet {
 
 fn validate(
     set: &PolicySet,
-    schema: &Schema,
+    validator: &Validator,
     policies: &[OperatorPolicy],
     problems: &mut Vec<Problem>,
 ) {
-    let validator = Validator::new(schema.clone());
     let result = validator.validate_with_level(set, ValidationMode::Strict, MAX_LEVEL);
     let by_id: BTreeMap<&str, &OperatorPolicy> = policies
         .iter()
@@ -285,7 +282,7 @@ fn validate(
             problems.push(Problem::whole("policies", sentence_of(error)));
             continue;
         };
-        let place = within(policy, offset_of(error));
+        let place = place_within(policy.place, &policy.text, offset_of(error));
         // Cedar begins with "for policy `id`, ", which the place says better.
         let said = sentence_of(error);
         let said = said
@@ -294,18 +291,6 @@ fn validate(
         problems.push(Problem::at(&policy.file, place, said));
     }
     problems.dedup();
-}
-
-/// A byte of a policy's text as a place in its file.
-pub(crate) fn within(policy: &OperatorPolicy, offset: usize) -> Place {
-    let inner = place_at(&policy.text, offset);
-    Place {
-        line: policy.place.line + inner.line - 1,
-        column: match inner.line {
-            1 => policy.place.column + inner.column - 1,
-            _ => inner.column,
-        },
-    }
 }
 
 fn digest(baseline: &NamedSource, sources: &[&NamedSource]) -> Digest {

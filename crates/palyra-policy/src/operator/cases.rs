@@ -169,12 +169,12 @@ fn run(bundle: &Bundle, shapes: &Shapes, case: Case, shared: &[EntityText]) -> R
         entities: case.entities,
     };
     let question = Question::complete(&text, shared, shapes)?;
-    let found = outcome_of(&bundle.enforced, &bundle.schema, &question)?;
-    let mut behind = verdict(&bundle.enforced, &bundle.schema, &question)?.matched();
+    let found = outcome_of(&bundle.enforced, bundle.schema, &question)?;
+    let mut behind = verdict(&bundle.enforced, bundle.schema, &question)?.matched();
     if found != Outcome::Allow
-        && let Some(asking) = question.asking(&bundle.schema)
+        && let Some(asking) = question.asking(bundle.schema)
     {
-        behind.extend(verdict(&bundle.enforced, &bundle.schema, &asking)?.matched());
+        behind.extend(verdict(&bundle.enforced, bundle.schema, &asking)?.matched());
     }
     let because = match behind.as_slice() {
         [] => "nothing permits it".to_owned(),

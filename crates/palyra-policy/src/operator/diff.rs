@@ -46,7 +46,7 @@ pub fn simulate(
     question: &Question,
 ) -> Result<Simulation, String> {
     Ok(Simulation {
-        before: outcome_of(&active.enforced, &active.schema, question)?,
+        before: outcome_of(&active.enforced, active.schema, question)?,
         draft: explain(draft, question)?,
     })
 }
@@ -225,14 +225,14 @@ fn flip(
     name: &str,
     question: &Question,
 ) -> Result<Option<Flip>, String> {
-    let before = outcome_of(&old.enforced, &old.schema, question)?;
-    let after = outcome_of(&new.enforced, &new.schema, question)?;
+    let before = outcome_of(&old.enforced, old.schema, question)?;
+    let after = outcome_of(&new.enforced, new.schema, question)?;
     if before == after {
         return Ok(None);
     }
-    let mut because = verdict(&new.enforced, &new.schema, question)?.matched();
-    if let (Outcome::Ask, Some(asking)) = (after, question.asking(&new.schema)) {
-        because = verdict(&new.enforced, &new.schema, &asking)?.matched();
+    let mut because = verdict(&new.enforced, new.schema, question)?.matched();
+    if let (Outcome::Ask, Some(asking)) = (after, question.asking(new.schema)) {
+        because = verdict(&new.enforced, new.schema, &asking)?.matched();
     }
     Ok(Some(Flip {
         request: name.to_owned(),
@@ -279,7 +279,7 @@ fn meeting(policy: &OperatorPolicy, bundle: &Bundle, shapes: &Shapes) -> Vec<Que
     let mut questions = Vec::new();
     let principal = policy.policy.principal_constraint();
     let resource = policy.policy.resource_constraint();
-    for env in policy.policy.get_valid_request_envs(&bundle.schema) {
+    for env in policy.policy.get_valid_request_envs(bundle.schema) {
         let (who, which) = (env.principal().to_string(), env.resource().to_string());
         let who = Cast::of(&who, principal_end(&principal));
         let which = Cast::of(&which, resource_end(&resource));

@@ -64,6 +64,8 @@ pub struct Remedy {
     /// The policies that would allow it then.
     pub policies: Vec<String>,
     #[serde(skip)]
+    pub(crate) changes: Vec<Change>,
+    #[serde(skip)]
     after: Question,
 }
 
@@ -97,21 +99,15 @@ pub struct Explanation {
 /// The request does not fit the schema, or evaluation failed. The daemon denies then.
 pub fn explain(bundle: &Bundle, question: &Question) -> Result<Explanation, String> {
     let shapes = Shapes::load().map_err(|error| error.to_string())?;
-    let found = verdict(&bundle.enforced, &bundle.schema, question)?;
-    let watched = verdict(&bundle.with_log_only, &bundle.schema, question)?;
-    let log_only = if watched.allowed() == found.allowed() {
-        Vec::new()
-    } else {
-        watched.matched()
+    let found = verdict(&bundle.enforced, bundle.schema, question)?;
+    let log_only = match &bundle.with_log_only {
+        Some(set) => watched(bundle, set, question, &found)?,
+        None => Vec::new(),
     };
-    let remedies = if found.allowed() {
-        Vec::new()
-    } else {
-        remedies(bundle, shapes, question)?
-    };
+    let (facts, remedies) = grounds(bundle, shapes, question, &found)?;
     Ok(Explanation {
-        outcome: outcome_of(&bundle.enforced, &bundle.schema, question)?,
-        facts: facts(bundle, shapes, question, &found)?,
+        outcome: outcome_of(&bundle.enforced, bundle.schema, question)?,
+        facts,
         parties: found
             .parties
             .into_iter()
@@ -122,7 +118,37 @@ pub fn explain(bundle: &Bundle, question: &Question) -> Result<Explanation, Stri
     })
 }
 
-fn because(bundle: &Bundle, party: PartyVerdict) -> PartyExplanation {
+/// The facts behind this answer, each with its value, and what would have to change.
+pub(crate) fn grounds(
+    bundle: &Bundle,
+    shapes: &Shapes,
+    question: &Question,
+    found: &Verdict,
+) -> Result<(BTreeMap<String, String>, Vec<Remedy>), String> {
+    let facts = facts(bundle, shapes, question, found)?;
+    if found.allowed() {
+        return Ok((facts, Vec::new()));
+    }
+    Ok((facts, remedies(bundle, shapes, question)?))
+}
+
+/// The policies that are only watched and would have turned this answer around.
+fn watched(
+    bundle: &Bundle,
+    set: &PolicySet,
+    question: &Question,
+    found: &Verdict,
+) -> Result<Vec<String>, String> {
+    let otherwise = verdict(set, bundle.schema, question)?;
+    if otherwise.allowed() == found.allowed() {
+        return Ok(Vec::new());
+    }
+    let mut ids = otherwise.matched();
+    ids.retain(|id| bundle.watched().any(|policy| policy.notes.id == *id));
+    Ok(ids)
+}
+
+pub(crate) fn because(bundle: &Bundle, party: PartyVerdict) -> PartyExplanation {
     let said = party.matched.into_iter().map(|id| {
         let policy = bundle.policy(&id);
         Because {
@@ -149,7 +175,7 @@ fn facts(
 ) -> Result<BTreeMap<String, String>, String> {
     let mut read = BTreeMap::new();
     for (principal, party) in question.parties().iter().zip(&found.parties) {
-        let asked = Asked::new(question, principal, &bundle.schema, shapes)?;
+        let asked = Asked::new(question, principal, bundle.schema, shapes)?;
         let bodies: Vec<Policy> = if party.matched.is_empty() {
             let left = residuals(bundle, question, principal)?.into_values();
             left.filter(|it| it.effect() == Effect::Permit).collect()
@@ -197,7 +223,7 @@ fn residuals(
     question: &Question,
     principal: &EntityUid,
 ) -> Result<BTreeMap<String, Policy>, String> {
-    let schema = &bundle.schema;
+    let schema = bundle.schema;
     let relevant = relevant(bundle, question, principal)?;
     let whole = |uid: &EntityUid| PartialEntityUid::from_concrete(uid.clone());
     let request = PartialRequest::new(
@@ -298,7 +324,11 @@ impl Attempt {
     }
 }
 
-fn remedies(bundle: &Bundle, shapes: &Shapes, question: &Question) -> Result<Vec<Remedy>, String> {
+pub(crate) fn remedies(
+    bundle: &Bundle,
+    shapes: &Shapes,
+    question: &Question,
+) -> Result<Vec<Remedy>, String> {
     let mut left = BTreeMap::new();
     for principal in question.parties() {
         let conditions_left = residuals(bundle, question, &principal)?
@@ -326,7 +356,7 @@ fn remedies(bundle: &Bundle, shapes: &Shapes, question: &Question) -> Result<Vec
         };
         let attempt = open.swap_remove(nearest);
         // A change that does not fit the schema is no change that could happen.
-        let Ok(answer) = verdict(&bundle.enforced, &bundle.schema, &attempt.question) else {
+        let Ok(answer) = verdict(&bundle.enforced, bundle.schema, &attempt.question) else {
             continue;
         };
         if answer.allowed() {
@@ -336,6 +366,7 @@ fn remedies(bundle: &Bundle, shapes: &Shapes, question: &Question) -> Result<Vec
                 found.push(Remedy {
                     sentences: said,
                     policies: answer.matched(),
+                    changes: attempt.changes,
                     after: attempt.question,
                 });
             }
@@ -348,7 +379,7 @@ fn remedies(bundle: &Bundle, shapes: &Shapes, question: &Question) -> Result<Vec
     Ok(found)
 }
 
-fn is_within(few: &[String], many: &[String]) -> bool {
+pub(crate) fn is_within(few: &[String], many: &[String]) -> bool {
     few.iter().all(|sentence| many.contains(sentence))
 }
 
@@ -385,7 +416,7 @@ fn next(
             .flat_map(|(_, bodies)| bodies.iter().map(|body| (body, true)))
             .collect(),
     };
-    let Ok(asked) = Asked::new(&attempt.question, principal, &bundle.schema, shapes) else {
+    let Ok(asked) = Asked::new(&attempt.question, principal, bundle.schema, shapes) else {
         return Vec::new();
     };
     let mut further = Vec::new();
@@ -418,7 +449,7 @@ fn with_atom(
     principal: &EntityUid,
     atom: (&Expr, bool),
 ) -> Vec<Attempt> {
-    let Ok(asked) = Asked::new(&so_far.question, principal, &bundle.schema, shapes) else {
+    let Ok(asked) = Asked::new(&so_far.question, principal, bundle.schema, shapes) else {
         return Vec::new();
     };
     let again = |question, changes| Attempt {

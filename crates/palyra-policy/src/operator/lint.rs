@@ -169,7 +169,7 @@ impl<'a> Reach<'a> {
                 resource.to_string(),
             )
         };
-        let envs = policy.policy.get_valid_request_envs(&bundle.schema);
+        let envs = policy.policy.get_valid_request_envs(bundle.schema);
         Self {
             policy,
             envs: envs.map(name).collect(),

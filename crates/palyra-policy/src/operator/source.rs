@@ -135,6 +135,41 @@ pub(crate) fn place_at(text: &str, offset: usize) -> Place {
     }
 }
 
+/// The place of a byte of a text that begins at `start` of another.
+pub(crate) fn place_within(start: Place, text: &str, offset: usize) -> Place {
+    let inner = place_at(text, offset);
+    Place {
+        line: start.line + inner.line - 1,
+        column: match inner.line {
+            1 => start.column + inner.column - 1,
+            _ => inner.column,
+        },
+    }
+}
+
+/// The places of ever later bytes of a text, without beginning anew for each.
+pub(crate) struct Walk<'a> {
+    text: &'a str,
+    at: usize,
+    place: Place,
+}
+
+impl<'a> Walk<'a> {
+    pub(crate) const fn over(text: &'a str) -> Self {
+        let place = Place { line: 1, column: 1 };
+        let at = 0;
+        Self { text, at, place }
+    }
+
+    /// The place of this byte, which is not before the last one.
+    pub(crate) fn to(&mut self, offset: usize) -> Place {
+        let passed = self.text.get(self.at..offset).unwrap_or_default();
+        self.place = place_within(self.place, passed, passed.len());
+        self.at += passed.len();
+        self.place
+    }
+}
+
 /// Where an error of Cedar's points to, counted in the text it was parsed from.
 pub(crate) fn offset_of(error: &dyn Diagnostic) -> usize {
     error
@@ -245,6 +280,17 @@ mod tests {
         );
         assert_eq!(cut("a / b;"), ["a / b;"]);
         assert_eq!(cut("\"open; never closed"), ["\"open; never closed"]);
+    }
+
+    #[test]
+    fn a_walk_comes_by_the_same_places() {
+        let text = "a\n\nüb c\nd; e";
+        let mut walk = Walk::over(text);
+        let offsets = text.char_indices().map(|(at, _)| at).chain([text.len()]);
+        for offset in offsets {
+            assert_eq!(walk.to(offset), place_at(text, offset), "{offset}");
+            assert_eq!(walk.to(offset), place_at(text, offset), "{offset} again");
+        }
     }
 
     #[test]

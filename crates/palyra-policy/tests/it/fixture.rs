@@ -44,7 +44,11 @@ pub(crate) fn tools() -> Vec<ToolMetadata> {
 
 /// `claude` and `codex` act for the owner, `stray` for a guest whom no policy knows.
 pub(crate) fn engine_of(source: &str) -> PolicyEngine {
-    let engine = PolicyEngine::new(source).unwrap();
+    furnish(PolicyEngine::new(source).unwrap())
+}
+
+/// The same engine with the tools and agents of these tests.
+pub(crate) fn furnish(engine: PolicyEngine) -> PolicyEngine {
     engine.set_tools(&tools()).unwrap();
     let agents = [("claude", "owner"), ("codex", "owner"), ("stray", "guest")];
     let agents = agents.map(|(agent, user)| (agent.parse().unwrap(), user.parse().unwrap()));

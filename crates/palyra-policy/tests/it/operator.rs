@@ -3,12 +3,15 @@
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 
+use palyra_core::corridor::{Decides as _, PolicyAnswer};
 use palyra_policy::operator::files::{MAX_FILE_BYTES, read_folder};
 use palyra_policy::operator::{
     Bundle, LintKind, Mode, NamedSource, PolicyVersion, Problem, check, lints, test,
 };
-use palyra_policy::{DEFAULT_POLICY_SRC, Place, PolicyEngine};
+use palyra_policy::{DEFAULT_POLICY_SRC, Place};
 use proptest::prelude::*;
+
+use crate::fixture;
 
 pub(crate) fn baseline() -> NamedSource {
     NamedSource::new("standard.cedar", DEFAULT_POLICY_SRC)
@@ -118,8 +121,14 @@ fn what_is_only_watched_does_not_decide() {
         "@id(\"w\") @mode(\"log_only\") forbid (principal, action in Palyra::Action::\"run\", resource);",
     );
     assert_eq!(watched.policy("w").unwrap().notes.mode, Mode::LogOnly);
-    assert!(!watched.enforced_text().contains("@id(\"w\")"));
-    assert!(PolicyEngine::new(&watched.enforced_text()).is_ok());
+    let owner = fixture::who("owner");
+    let facts = fixture::call(&owner, fixture::ECHO, "x");
+    let engine = watched.engine().unwrap();
+    engine.set_tools(&fixture::tools()).unwrap();
+    assert!(matches!(
+        engine.answer(&facts),
+        Ok(PolicyAnswer::Run { .. })
+    ));
 }
 
 fn suspicions(text: &str) -> Vec<(LintKind, usize)> {
