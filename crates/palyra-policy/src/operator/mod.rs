@@ -17,6 +17,7 @@ mod lint;
 mod notes;
 mod question;
 mod replay;
+pub mod settings;
 mod shape;
 mod source;
 mod terms;
