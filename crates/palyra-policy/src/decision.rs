@@ -4,7 +4,7 @@ use palyra_core::corridor::PolicyAnswer;
 use palyra_core::{Denial, DenialCode, Principal};
 
 use crate::policies::Policies;
-use crate::request::{Action, Kind, Resource};
+use crate::request::{Action, Kind, PolicyRequest, Resource};
 
 /// What Cedar said to one question about one principal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +20,18 @@ pub struct PolicyDecision {
     /// The ids of the policies that made it so: the permits of a yes, the forbids of a no. A no
     /// without any means that nothing permits it.
     pub matched: Vec<String>,
+}
+
+impl PolicyDecision {
+    /// The question that was answered.
+    #[must_use]
+    pub fn request(&self) -> PolicyRequest {
+        PolicyRequest {
+            principal: self.principal.clone(),
+            action: self.action,
+            resource: self.resource.clone(),
+        }
+    }
 }
 
 /// The answer to a call, with every question it took.

@@ -8,9 +8,8 @@ use palyra_core::{
     AgentName, Channel, Denial, DeviceId, Facts, Principal, ToolMetadata, ToolName, UserName,
 };
 
-use crate::call::PreparedCall;
 use crate::decision::{Deliberation, PolicyDecision, denial, matched};
-use crate::error::{PolicyError, broken};
+use crate::error::PolicyError;
 use crate::judge::{Extent, Judge};
 use crate::operator::Bundle;
 use crate::policies::{DEFAULT_POLICY_SRC, Policies};
@@ -276,25 +275,15 @@ impl PolicyEngine {
     /// As [`PolicyEngine::deliberate`].
     #[doc(hidden)]
     pub fn raw_questions(&self, facts: &Facts) -> Result<RawQuestions, Denial> {
-        let Now { policies, world } = self.now();
-        let call = PreparedCall::new(&self.words, &policies, &world, facts)?;
-        let mut requests = Vec::new();
-        for decision in self.deliberate(facts)?.asked {
-            let (_, uid) = world.party(&self.words, &decision.principal)?;
-            let verb = self.words.action(decision.action);
-            let (resource, _) = world.resource(&self.words, &decision.resource)?;
-            let (context, schema) = (call.context.clone(), Some(policies.schema));
-            requests.push(Request::new(uid, verb, resource, context, schema).map_err(broken)?);
-        }
-        let made = call.steps.iter().filter_map(|step| {
-            let entity = step.around.as_ref()?.get(&step.uid);
-            entity.cloned()
-        });
-        let entities = world.entities.clone().upsert_entities(made, None);
+        let now = self.now();
+        let judge = now.judge(&self.words);
+        let asked = judge.deliberate(facts)?.asked;
+        let asked: Vec<_> = asked.iter().map(PolicyDecision::request).collect();
+        let (requests, entities) = judge.as_cedar(&judge.prepare(facts)?, &asked)?;
         Ok(RawQuestions {
             requests,
-            policies: policies.slices.whole().as_ref().clone(),
-            entities: entities.map_err(broken)?,
+            policies: now.policies.slices.whole().as_ref().clone(),
+            entities,
         })
     }
 

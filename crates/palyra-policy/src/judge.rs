@@ -74,7 +74,7 @@ impl<'a> Judge<'a> {
 
     /// The answer to a call, with every question it took.
     pub(crate) fn deliberate(&self, facts: &Facts) -> Result<Deliberation, Denial> {
-        let call = PreparedCall::new(self.words, self.policies, self.world, facts)?;
+        let call = self.prepare(facts)?;
         let (answer, asked) = self.weigh(&call, &self.policies.slices)?;
         let log_only = match &self.policies.watched {
             Some(watched) => self.watch(watched, &call, &answer),
@@ -86,6 +86,31 @@ impl<'a> Judge<'a> {
             version: self.policies.version.clone(),
             log_only,
         })
+    }
+
+    /// A call, ready to be asked about.
+    pub(crate) fn prepare(&self, facts: &Facts) -> Result<PreparedCall, Denial> {
+        PreparedCall::new(self.words, self.policies, self.world, facts)
+    }
+
+    /// These questions of a call as Cedar gets them, and everything that is known about them.
+    pub(crate) fn as_cedar(
+        &self,
+        call: &PreparedCall,
+        asked: &[PolicyRequest],
+    ) -> Result<(Vec<Request>, Entities), Denial> {
+        let requests = asked.iter().map(|asked| {
+            let (_, uid) = self.world.party(self.words, &asked.principal)?;
+            let (resource, _) = self.world.resource(self.words, &asked.resource)?;
+            self.request(&uid, asked.action, resource, call.context.clone())
+        });
+        let requests = requests.collect::<Result<_, _>>()?;
+        let made = call.steps.iter().filter_map(|step| {
+            let entity = step.around.as_ref()?.get(&step.uid);
+            entity.cloned()
+        });
+        let entities = self.world.entities.clone().upsert_entities(made, None);
+        Ok((requests, entities.map_err(broken)?))
     }
 
     /// One question, exactly as it stands.
@@ -246,6 +271,19 @@ impl<'a> Judge<'a> {
         self.ask(slices, entities, question, Extent::Slice)
     }
 
+    /// A request that fits the schema.
+    fn request(
+        &self,
+        uid: &EntityUid,
+        action: Action,
+        resource: EntityUid,
+        context: Context,
+    ) -> Result<Request, Denial> {
+        let verb = self.words.action(action);
+        let schema = Some(self.policies.schema);
+        Request::new(uid.clone(), verb, resource, context, schema).map_err(broken)
+    }
+
     /// The one place where Cedar is asked. A request that does not fit the schema, and any error
     /// while evaluating, is "could not tell".
     fn ask(
@@ -266,13 +304,11 @@ impl<'a> Judge<'a> {
             Extent::Slice => slices.of(action, uid, &resource, entities),
             Extent::Whole => Arc::clone(slices.whole()),
         };
-        let verb = self.words.action(action);
-        let schema = Some(self.policies.schema);
-        let request =
-            Request::new(uid.clone(), verb, resource, context, schema).map_err(|error| Failed {
-                policy: None,
-                denial: broken(error),
-            })?;
+        let request = self.request(uid, action, resource, context);
+        let request = request.map_err(|denial| Failed {
+            policy: None,
+            denial,
+        })?;
         let response = self.authorizer.is_authorized(&request, &set, entities);
         let diagnostics = response.diagnostics();
         if let Some(error) = diagnostics.errors().next() {

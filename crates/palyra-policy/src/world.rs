@@ -7,8 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use cedar_policy::{Entities, Entity, EntityUid, RestrictedExpression, Schema};
+use palyra_core::facts::Origin;
 use palyra_core::{
-    AgentName, Channel, Denial, DeviceId, Principal, ToolCapability, ToolName, UserName,
+    AgentName, Channel, Denial, DeviceId, Facts, Principal, ToolCapability, ToolName, UserName,
 };
 
 use crate::error::{PolicyError, broken, unavailable};
@@ -21,6 +22,8 @@ use crate::vocabulary::Vocabulary;
 pub(crate) struct Registry {
     /// Each tool, whether it is sensitive, and what it needs.
     pub(crate) tools: BTreeMap<ToolName, (bool, BTreeSet<ToolCapability>)>,
+    /// The people, besides those for whom an agent acts.
+    pub(crate) people: BTreeSet<UserName>,
     /// Each agent, and for whom it acts.
     pub(crate) agents: BTreeMap<AgentName, UserName>,
     /// Each device, and whether it is paired.
@@ -34,9 +37,33 @@ impl Default for Registry {
     fn default() -> Self {
         Self {
             tools: BTreeMap::new(),
+            people: BTreeSet::from([UserName::owner()]),
             agents: BTreeMap::new(),
             devices: vec![(DeviceId::local(), true)],
             channels: vec![(Channel::Cli, true)],
+        }
+    }
+}
+
+impl Registry {
+    /// Everybody and everything that a recorded call names, as it was then. Only a call that came
+    /// from a paired device by an authenticated channel gets as far as having facts.
+    pub(crate) fn of_call(facts: &Facts) -> Self {
+        let Origin {
+            principal,
+            device,
+            channel,
+            ..
+        } = &facts.origin;
+        let user = principal.user().clone();
+        let agent = principal.agent().map(|name| (name.clone(), user.clone()));
+        let tool = (facts.sensitive, facts.capabilities.clone());
+        Self {
+            tools: BTreeMap::from([(facts.tool.clone(), tool)]),
+            people: BTreeSet::from([user]),
+            agents: agent.into_iter().collect(),
+            devices: vec![(device.clone(), true)],
+            channels: vec![(*channel, true)],
         }
     }
 }
@@ -70,9 +97,9 @@ impl World {
         let wrong = |error: &dyn std::fmt::Display| PolicyError::World(error.to_string());
         let flag = |uid, name: &str, value| entity(uid, [(name, bool_of(value))]);
         let mut all = vec![Entity::with_uid(words.daemon.clone())];
-        let people: HashSet<_> = registry.agents.values().cloned().collect();
-        for person in people.into_iter().chain([UserName::owner()]) {
-            all.push(Entity::with_uid(words.user(&person)));
+        let people: BTreeSet<_> = registry.agents.values().chain(&registry.people).collect();
+        for person in people {
+            all.push(Entity::with_uid(words.user(person)));
         }
         for (name, user) in &registry.agents {
             let user = RestrictedExpression::new_entity_uid(words.user(user));

@@ -64,6 +64,8 @@ pub struct Remedy {
     /// The policies that would allow it then.
     pub policies: Vec<String>,
     #[serde(skip)]
+    pub(crate) changes: Vec<Change>,
+    #[serde(skip)]
     after: Question,
 }
 
@@ -102,14 +104,10 @@ pub fn explain(bundle: &Bundle, question: &Question) -> Result<Explanation, Stri
         Some(set) => watched(bundle, set, question, &found)?,
         None => Vec::new(),
     };
-    let remedies = if found.allowed() {
-        Vec::new()
-    } else {
-        remedies(bundle, shapes, question)?
-    };
+    let (facts, remedies) = grounds(bundle, shapes, question, &found)?;
     Ok(Explanation {
         outcome: outcome_of(&bundle.enforced, bundle.schema, question)?,
-        facts: facts(bundle, shapes, question, &found)?,
+        facts,
         parties: found
             .parties
             .into_iter()
@@ -118,6 +116,20 @@ pub fn explain(bundle: &Bundle, question: &Question) -> Result<Explanation, Stri
         remedies,
         log_only,
     })
+}
+
+/// The facts behind this answer, each with its value, and what would have to change.
+pub(crate) fn grounds(
+    bundle: &Bundle,
+    shapes: &Shapes,
+    question: &Question,
+    found: &Verdict,
+) -> Result<(BTreeMap<String, String>, Vec<Remedy>), String> {
+    let facts = facts(bundle, shapes, question, found)?;
+    if found.allowed() {
+        return Ok((facts, Vec::new()));
+    }
+    Ok((facts, remedies(bundle, shapes, question)?))
 }
 
 /// The policies that are only watched and would have turned this answer around.
@@ -136,7 +148,7 @@ fn watched(
     Ok(ids)
 }
 
-fn because(bundle: &Bundle, party: PartyVerdict) -> PartyExplanation {
+pub(crate) fn because(bundle: &Bundle, party: PartyVerdict) -> PartyExplanation {
     let said = party.matched.into_iter().map(|id| {
         let policy = bundle.policy(&id);
         Because {
@@ -312,7 +324,11 @@ impl Attempt {
     }
 }
 
-fn remedies(bundle: &Bundle, shapes: &Shapes, question: &Question) -> Result<Vec<Remedy>, String> {
+pub(crate) fn remedies(
+    bundle: &Bundle,
+    shapes: &Shapes,
+    question: &Question,
+) -> Result<Vec<Remedy>, String> {
     let mut left = BTreeMap::new();
     for principal in question.parties() {
         let conditions_left = residuals(bundle, question, &principal)?
@@ -350,6 +366,7 @@ fn remedies(bundle: &Bundle, shapes: &Shapes, question: &Question) -> Result<Vec
                 found.push(Remedy {
                     sentences: said,
                     policies: answer.matched(),
+                    changes: attempt.changes,
                     after: attempt.question,
                 });
             }
@@ -362,7 +379,7 @@ fn remedies(bundle: &Bundle, shapes: &Shapes, question: &Question) -> Result<Vec
     Ok(found)
 }
 
-fn is_within(few: &[String], many: &[String]) -> bool {
+pub(crate) fn is_within(few: &[String], many: &[String]) -> bool {
     few.iter().all(|sentence| many.contains(sentence))
 }
 

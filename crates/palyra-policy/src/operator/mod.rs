@@ -6,6 +6,7 @@
 
 mod analyse;
 mod bundle;
+mod call;
 mod cases;
 mod change;
 mod diff;
@@ -15,6 +16,7 @@ mod goal;
 mod lint;
 mod notes;
 mod question;
+mod replay;
 mod shape;
 mod source;
 mod terms;
@@ -22,6 +24,7 @@ mod tree;
 
 pub use analyse::analyse;
 pub use bundle::{Bundle, OperatorPolicy, PolicyVersion};
+pub use call::{AskedQuestion, CallExplanation, CallRemedy, explain_call};
 pub use cases::{Failure, TestReport, test};
 pub use diff::{Analysis, Diff, Flip, Simulation, diff, simulate};
 pub use explain::{Because, Explanation, PartyExplanation, Remedy, explain};
@@ -30,4 +33,5 @@ pub use notes::{Mode, Notes};
 pub use question::{
     EntityText, Outcome, PartyVerdict, Question, RequestText, Verdict, decide, outcome,
 };
+pub use replay::{Replay, decide_call};
 pub use source::{NamedSource, Problem};

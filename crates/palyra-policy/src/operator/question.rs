@@ -66,6 +66,8 @@ pub struct Question {
     pub(crate) resource: EntityUid,
     pub(crate) context: Map<String, Value>,
     pub(crate) entities: BTreeMap<EntityUid, Known>,
+    /// Whether it is about an agent without its person.
+    pub(crate) alone: bool,
 }
 
 /// The answer about one principal.
@@ -187,12 +189,13 @@ impl Question {
             resource,
             context,
             entities,
+            alone: false,
         };
         question.know_the_rest(shapes)?;
         Ok(question)
     }
 
-    /// A request as Cedar got it.
+    /// A request as Cedar got it: about this principal, and nobody behind it.
     ///
     /// # Errors
     /// It is a partial one, or cannot be written down.
@@ -211,6 +214,11 @@ impl Question {
                 let id = cedar_policy::EntityId::new(id);
                 Ok::<_, String>(EntityUid::from_type_name_and_id(type_name, id))
             };
+            let name = uid(entity.get("uid").unwrap_or(&Value::Null))?;
+            // The schema has them.
+            if name.type_name().basename() == "Action" {
+                continue;
+            }
             let attrs = entity.get("attrs").and_then(Value::as_object).cloned();
             let parents = entity.get("parents").and_then(Value::as_array);
             let parents = parents.into_iter().flatten().map(uid);
@@ -218,7 +226,7 @@ impl Question {
                 attrs: attrs.unwrap_or_default(),
                 parents: parents.collect::<Result<_, _>>()?,
             };
-            known.insert(uid(entity.get("uid").unwrap_or(&Value::Null))?, facts);
+            known.insert(name, facts);
         }
         Ok(Self {
             principal: whole(request.principal())?,
@@ -226,7 +234,24 @@ impl Question {
             resource: whole(request.resource())?,
             context: context.as_object().cloned().unwrap_or_default(),
             entities: known,
-        })
+            alone: true,
+        }
+        .with_groups())
+    }
+
+    /// The same, with everything known that something is in: it has nothing but its name.
+    fn with_groups(mut self) -> Self {
+        let all = self.entities.values();
+        let groups: BTreeSet<_> = all.flat_map(|known| known.parents.clone()).collect();
+        for group in groups {
+            let parents = place(&group).unwrap_or_default();
+            let known = self.entities.entry(group);
+            known.or_insert_with(|| Known {
+                attrs: Map::new(),
+                parents,
+            });
+        }
+        self
     }
 
     /// The request as JSON: who, what, to what, the facts, and what is known.
@@ -244,7 +269,7 @@ impl Question {
 
     /// Everyone who must be allowed.
     pub(crate) fn parties(&self) -> Vec<EntityUid> {
-        let person = person_behind(&self.entities, &self.principal);
+        let person = person_behind(&self.entities, &self.principal).filter(|_| !self.alone);
         [Some(self.principal.clone()), person]
             .into_iter()
             .flatten()

@@ -11,6 +11,7 @@ mod operator;
 mod operator_diff;
 mod operator_explain;
 mod property;
+mod recorded;
 mod slices;
 mod table;
 mod watched;
