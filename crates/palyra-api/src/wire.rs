@@ -1,5 +1,7 @@
 //! The shapes of requests and answers. Fields are added, never renamed or removed.
 
+pub mod policy;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -46,8 +48,14 @@ pub struct Status {
     pub principal: String,
     /// Whether person actions demand presence; always `off` in this version.
     pub presence: String,
-    /// The policy set in force.
+    /// The policy set in force, as `decided` entries name it.
     pub policy_version: String,
+    /// Its number; see `GET /api/v1/policy/versions`.
+    #[serde(default)]
+    pub policy_number: u64,
+    /// The digest of policies that wait for a person to activate them.
+    #[serde(default)]
+    pub policy_staged: Option<String>,
     /// The baseline in force.
     pub baseline: String,
     /// Calls running now.

@@ -43,6 +43,10 @@ impl Fold for ApprovalsFold {
             | Entry::Interrupted
             | Entry::AgentAdded { .. }
             | Entry::AgentRemoved { .. }
+            | Entry::PolicyActivated { .. }
+            | Entry::PolicyRefused { .. }
+            | Entry::PolicyStaged { .. }
+            | Entry::PolicyWithdrawn { .. }
             | Entry::Flooded { .. }
             | Entry::DaemonStarted { .. } => None,
         }
@@ -145,6 +149,10 @@ fn end(record: &mut ApprovalRecord, recorded: &Recorded) {
         | Entry::Interrupted
         | Entry::AgentAdded { .. }
         | Entry::AgentRemoved { .. }
+        | Entry::PolicyActivated { .. }
+        | Entry::PolicyRefused { .. }
+        | Entry::PolicyStaged { .. }
+        | Entry::PolicyWithdrawn { .. }
         | Entry::Flooded { .. }
         | Entry::DaemonStarted { .. } => return,
     };

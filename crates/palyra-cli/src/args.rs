@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use palyra_core::{AgentName, ApprovalId, CallId, Span, ToolName};
+use palyra_core::{AgentName, ApprovalId, CallId, Digest, Span, ToolName};
 
 use crate::values::{AsAgent, EnvArg, JsonArg};
 
@@ -75,7 +75,7 @@ pub enum Command {
     Approvals(Approvals),
     /// Print the journal: every proposal, decision, answer and execution, in order
     Journal(Journal),
-    /// List, check, test, explain and compare policies; no daemon is needed
+    /// List, check and compare policies; see, reload and roll back what decides
     Policy(Policy),
     /// Print a completion script for your shell
     Completions(Completions),
@@ -90,11 +90,7 @@ impl Command {
     #[must_use]
     pub const fn whom(&self) -> Option<&AsAgent> {
         let whom = match self {
-            Self::Init
-            | Self::Policy(_)
-            | Self::Completions(_)
-            | Self::Man(_)
-            | Self::ExitCodes => return None,
+            Self::Init | Self::Completions(_) | Self::Man(_) | Self::ExitCodes => return None,
             Self::Status(whom) => whom,
             Self::Exec(exec) => &exec.whom,
             Self::Call(call) => &call.whom,
@@ -103,6 +99,7 @@ impl Command {
             Self::Calls(calls) => &calls.whom,
             Self::Approvals(approvals) => &approvals.whom,
             Self::Journal(journal) => &journal.whom,
+            Self::Policy(policy) => &policy.whom,
         };
         whom.agent.as_ref()
     }
@@ -377,6 +374,9 @@ pub enum JournalAction {
 /// `palyra policy`.
 #[derive(Debug, Args)]
 pub struct Policy {
+    /// As whom.
+    #[command(flatten)]
+    pub whom: Whom,
     /// What.
     #[command(subcommand)]
     pub action: PolicyAction,
@@ -385,7 +385,7 @@ pub struct Policy {
 /// What to do with policies.
 #[derive(Debug, Subcommand)]
 pub enum PolicyAction {
-    /// List the policies of the baseline and of the folder
+    /// List the policies that decide, or those of a folder; also what is staged or refused
     List(PolicyPlace),
     /// Show one policy: what it says, why, and where it is written
     Show {
@@ -410,6 +410,31 @@ pub enum PolicyAction {
         #[command(flatten)]
         place: PolicyPlace,
     },
+    /// List the versions that were in force, newest first, or show the texts of one
+    Versions {
+        /// Show the texts of this version
+        number: Option<u64>,
+        /// How many at most
+        #[arg(long, short = 'n', value_name = "N", default_value_t = 20,
+              value_parser = clap::value_parser!(u32).range(1..=1000))]
+        limit: u32,
+        /// Only versions before this one
+        #[arg(long, value_name = "NUMBER")]
+        before: Option<u64>,
+    },
+    /// Have the daemon read the folder again; a changed file is also noticed by itself
+    Reload,
+    /// Take staged policies into use, exactly those that were looked at
+    Activate {
+        /// What is staged, as `palyra policy list` names it
+        #[arg(value_name = "DIGEST")]
+        digest: Digest,
+    },
+    /// Go back to an earlier version; what the folder holds is set aside until it changes
+    Rollback {
+        /// The version to go back to [default: the one before]
+        number: Option<u64>,
+    },
     /// Compare two folders: which policies differ, and which answers flip
     Diff {
         /// The folder before
@@ -433,6 +458,14 @@ pub struct PolicyPlace {
     /// Over which baseline.
     #[command(flatten)]
     pub over: PolicyOver,
+}
+
+impl PolicyPlace {
+    /// Whether nothing else than the daemon's own policies is named.
+    #[must_use]
+    pub const fn is_the_daemons(&self) -> bool {
+        self.folder.is_none() && self.over.baseline.is_none()
+    }
 }
 
 /// Over which baseline.

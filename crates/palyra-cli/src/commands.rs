@@ -32,7 +32,7 @@ pub async fn run(command: Command, output: Output) -> Result<Exit, Failure> {
         Command::Completions(args) => shell::completions(&args, &output),
         Command::Man(args) => shell::man(&args, &output),
         Command::ExitCodes => shell::exit_codes(&output),
-        Command::Policy(args) => policy::run(&args.action, &output),
+        Command::Policy(args) => policy::run(&args.action, &output, session).await,
         Command::Status(_) => status::run(&session()?).await,
         Command::Exec(args) => exec::run(&args, &session()?).await,
         Command::Call(args) => call::run(&args, &session()?).await,

@@ -232,12 +232,15 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ),
             ("palyra policy check", "is everything in the folder right?"),
             ("palyra policy test", "run its *.test.toml"),
+            ("palyra policy versions", "what decided, since when"),
+            ("palyra policy rollback", "back to the version before"),
         ],
     ),
     (
         "palyra policy list",
         &[
-            ("palyra policy list", "the baseline's and yours"),
+            ("palyra policy list", "what decides now"),
+            ("palyra policy list draft", "those of another folder"),
             (
                 "palyra policy list --baseline locked",
                 "over another baseline",
@@ -283,6 +286,40 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             (
                 "palyra policy explain --request r.toml draft",
                 "under a draft",
+            ),
+        ],
+    ),
+    (
+        "palyra policy versions",
+        &[
+            (
+                "palyra policy versions",
+                "what decided, since when, and why",
+            ),
+            ("palyra policy versions 3", "the texts of version 3"),
+        ],
+    ),
+    (
+        "palyra policy reload",
+        &[(
+            "palyra policy reload",
+            "read the folder again, and say what came of it",
+        )],
+    ),
+    (
+        "palyra policy activate",
+        &[(
+            "palyra policy activate sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+            "what `palyra policy list` shows as staged",
+        )],
+    ),
+    (
+        "palyra policy rollback",
+        &[
+            ("palyra policy rollback", "to the version before"),
+            (
+                "palyra policy rollback 3",
+                "to version 3, under a new number",
             ),
         ],
     ),

@@ -48,6 +48,21 @@ impl Session {
         client.map(|client| self.lowered(client))
     }
 
+    /// Connects, if there is a daemon.
+    ///
+    /// # Errors
+    /// It may not be reached, or does not answer.
+    pub async fn connect_if_there(&self) -> Result<Option<Client>, Failure> {
+        let client = async {
+            match Client::connect(&self.home).await {
+                Err(ClientError::NoDaemon { .. }) => Ok(None),
+                other => other.map(Some),
+            }
+        };
+        let client = in_time(client).await?;
+        Ok(client.map(|client| self.lowered(client)))
+    }
+
     /// Connects, and starts a daemon first if there is none and a person asks.
     ///
     /// # Errors

@@ -16,6 +16,8 @@ pub enum BlobKind {
     Facts,
     /// What the tool gave back.
     Output,
+    /// The texts of a policy set: the baseline's and every file's.
+    Policies,
 }
 
 impl BlobKind {
@@ -26,6 +28,7 @@ impl BlobKind {
             Self::Arguments => "arguments",
             Self::Facts => "facts",
             Self::Output => "output",
+            Self::Policies => "policies",
         }
     }
 }

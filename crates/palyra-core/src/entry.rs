@@ -1,12 +1,14 @@
 //! Journal entries: the typed, versioned facts that are evidence.
 //!
-//! Every entry belongs to a stream (one call, one approval, the agents). Entries hold commitments
+//! Every entry belongs to a stream (one call, one approval, the agents, the policies). Entries hold commitments
 //! and keyed digests, never arguments, environment values or output.
+
+use std::collections::BTreeMap;
 
 use crate::attestation::{ExecutionReport, ToolAttestation};
 use crate::blob::Commitment;
 use crate::decision::{ApprovalDecision, Denial};
-use crate::digest::{CallDigest, PlanSeal};
+use crate::digest::{CallDigest, Digest, PlanSeal};
 use crate::facts::Origin;
 use crate::id::{ApprovalId, CallId};
 use crate::principal::{AgentName, Principal, UserName};
@@ -22,6 +24,8 @@ pub enum Stream {
     Approval(ApprovalId),
     /// The registry of agents.
     Agents,
+    /// The policies that decide.
+    Policy,
     /// What concerns the whole daemon: floods, starts.
     Daemon,
 }
@@ -32,6 +36,7 @@ impl std::fmt::Display for Stream {
             Self::Call(id) => write!(f, "{id}"),
             Self::Approval(id) => write!(f, "{id}"),
             Self::Agents => f.write_str("agents"),
+            Self::Policy => f.write_str("policy"),
             Self::Daemon => f.write_str("daemon"),
         }
     }
@@ -47,6 +52,39 @@ pub enum Answer {
     Ask,
     /// No.
     Deny(Denial),
+}
+
+/// Why a policy set came into force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(tag = "why", rename_all = "snake_case")]
+pub enum WhyActivated {
+    /// The daemon started, and the folder held another set than the last one in force.
+    Started,
+    /// The folder changed while the daemon ran.
+    Changed,
+    /// A person had the folder read again.
+    Reloaded,
+    /// A person activated what was staged.
+    Activated,
+    /// A person went back to an earlier version.
+    RolledBack {
+        /// The number of that version.
+        to: u64,
+    },
+}
+
+impl WhyActivated {
+    /// The word in the record.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Started => "started",
+            Self::Changed => "changed",
+            Self::Reloaded => "reloaded",
+            Self::Activated => "activated",
+            Self::RolledBack { .. } => "rolled_back",
+        }
+    }
 }
 
 /// What happened.
@@ -154,6 +192,51 @@ pub enum Entry {
         /// Its name.
         name: AgentName,
     },
+    /// A policy set came into force. In the policy stream, before it decides anything.
+    PolicyActivated {
+        /// Counted from 1; every activation has its own, a rollback too.
+        number: u64,
+        /// Of the schema, the baseline and every file with its name.
+        digest: Digest,
+        /// What `decided` entries name it by.
+        policy_version: String,
+        /// The baseline's name.
+        baseline: String,
+        /// The operator's files, each with the digest of its text.
+        files: BTreeMap<String, Digest>,
+        /// Commitment to every text.
+        sources: Commitment,
+        /// Why.
+        #[serde(flatten)]
+        why: WhyActivated,
+        /// The person who wanted it, when one did.
+        by: Option<UserName>,
+        /// Digest of what the folder holds and is not used until it changes.
+        set_aside: Option<Digest>,
+    },
+    /// The folder holds policies that cannot be used; those before stay in force.
+    PolicyRefused {
+        /// Digest of what was refused.
+        digest: Digest,
+        /// What is wrong, the first of them.
+        problems: Vec<String>,
+    },
+    /// The folder holds other policies, which wait for a person to activate them.
+    PolicyStaged {
+        /// Of the schema, the baseline and every file with its name.
+        digest: Digest,
+        /// The baseline's name.
+        baseline: String,
+        /// The operator's files, each with the digest of its text.
+        files: BTreeMap<String, Digest>,
+        /// Commitment to every text.
+        sources: Commitment,
+    },
+    /// What was staged is no longer in the folder, which holds what is in force again.
+    PolicyWithdrawn {
+        /// What was staged.
+        digest: Digest,
+    },
     /// Calls were turned away before they were journaled, counted once a minute.
     Flooded {
         /// Whose.
@@ -189,6 +272,10 @@ impl Entry {
             Self::Interrupted => "interrupted",
             Self::AgentAdded { .. } => "agent_added",
             Self::AgentRemoved { .. } => "agent_removed",
+            Self::PolicyActivated { .. } => "policy_activated",
+            Self::PolicyRefused { .. } => "policy_refused",
+            Self::PolicyStaged { .. } => "policy_staged",
+            Self::PolicyWithdrawn { .. } => "policy_withdrawn",
             Self::Flooded { .. } => "flooded",
             Self::DaemonStarted { .. } => "daemon_started",
         }

@@ -71,7 +71,7 @@ impl<'de> serde::Deserialize<'de> for Timestamp {
     }
 }
 
-/// A span such as `500ms`, `30s`, `5m` or `1h30m`; a bare number is seconds, as in `timeout(1)`.
+/// A span such as `500ms`, `30s`, `5m`, `1h30m` or `7d`; a bare number is seconds, as in `timeout(1)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span(pub Duration);
 
@@ -79,7 +79,7 @@ pub struct Span(pub Duration);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotASpan {
     /// Not of the form.
-    #[error("write a span such as `500ms`, `30s`, `5m` or `1h30m`")]
+    #[error("write a span such as `500ms`, `30s`, `5m`, `1h30m` or `7d`")]
     Form,
     /// Nothing at all.
     #[error("must be longer than 0")]
@@ -107,6 +107,7 @@ impl std::str::FromStr for Span {
                 "s" => Some(Duration::from_secs(number)),
                 "m" => number.checked_mul(60).map(Duration::from_secs),
                 "h" => number.checked_mul(3_600).map(Duration::from_secs),
+                "d" => number.checked_mul(86_400).map(Duration::from_secs),
                 "" if digits == given => Some(Duration::from_secs(number)),
                 _ => return Err(NotASpan::Form),
             };
@@ -177,7 +178,8 @@ mod tests {
         assert_eq!(span("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(span("1h30m"), Ok(Duration::from_secs(5_400)));
         assert_eq!(span("90"), Ok(Duration::from_secs(90)));
-        for wrong in ["", "s", "5 m", "-1s", "1d", "5m3", "1.5s"] {
+        assert_eq!(span("7d"), Ok(Duration::from_secs(604_800)));
+        for wrong in ["", "s", "5 m", "-1s", "1w", "5m3", "1.5s"] {
             assert_eq!(span(wrong), Err(NotASpan::Form), "{wrong}");
         }
         assert_eq!(span("0s"), Err(NotASpan::Zero));

@@ -61,6 +61,7 @@ struct DaemonPart {
 struct PolicyPart {
     #[serde(deserialize_with = "baseline")]
     baseline: Option<Baseline>,
+    staging: Option<bool>,
 }
 
 fn baseline<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Baseline>, D::Error> {
@@ -112,6 +113,8 @@ pub struct Config {
     pub stop_grace: Duration,
     /// What is decided where the operator's own policies say nothing else.
     pub baseline: Baseline,
+    /// Whether changed policies wait for a person to activate them.
+    pub staging: bool,
     /// How long a call waits for a person.
     pub approval_wait: Duration,
     /// What one run may use up.
@@ -155,6 +158,7 @@ impl ConfigFile {
             log_level: self.log.level.unwrap_or_else(|| "info".to_owned()),
             stop_grace: span(self.daemon.stop_grace, Duration::from_secs(5)),
             baseline: self.policy.baseline.unwrap_or_default(),
+            staging: self.policy.staging.unwrap_or(false),
             approval_wait: span(self.approvals.wait, palyra_approval::DEFAULT_WAIT),
             budget: Budget {
                 calls: self.budget.calls.unwrap_or(budget.calls),

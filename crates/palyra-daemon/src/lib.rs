@@ -1,7 +1,8 @@
 //! `palyrad`: configuration, wiring and the servers. No rules live here.
 //!
 //! [`config`] is read as written and then as meant; [`start`] takes the lock, opens the rooms and
-//! wires the gateway; [`door`] accepts connections and finds out who is calling; [`routes`] turn
+//! wires the gateway; `watch` tells it when
+//! the policies changed; [`door`] accepts connections and finds out who is calling; [`routes`] turn
 //! requests into calls of the gateway and its answers into JSON.
 
 #![forbid(unsafe_code)]
@@ -15,3 +16,4 @@ pub mod openapi;
 mod problem;
 pub mod routes;
 pub mod start;
+mod watch;

@@ -3,7 +3,7 @@
 use palyra_api::wire;
 use utoipa::OpenApi;
 
-use crate::routes::{agents, approvals, calls, journal, status, tools};
+use crate::routes::{agents, approvals, calls, journal, policy, status, tools};
 
 /// The whole API.
 #[derive(OpenApi)]
@@ -31,6 +31,12 @@ use crate::routes::{agents, approvals, calls, journal, status, tools};
         approvals::show,
         approvals::decide,
         journal::read,
+        policy::overview,
+        policy::versions,
+        policy::show,
+        policy::reload,
+        policy::activate,
+        policy::rollback,
     ),
     components(schemas(wire::CallEvent, wire::ErrorBody))
 )]

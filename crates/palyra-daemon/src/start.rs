@@ -11,13 +11,11 @@ use palyra_approval::ApprovalsFold;
 use palyra_core::entry::Fold;
 use palyra_core::{Clock, SystemClock, Timestamp};
 use palyra_gateway::calls::CallsFold;
+use palyra_gateway::policies::{PolicyBesideFold, PolicyPlace, PolicyVersionsFold};
 use palyra_gateway::tools::Registry;
 use palyra_gateway::{GatewayService, People, Settings};
 use palyra_identity::AgentsFold;
 use palyra_journal::JournalStore;
-use palyra_policy::operator::files::read_folder;
-use palyra_policy::operator::{Bundle, NamedSource, Problem};
-use palyra_policy::{Baseline, PolicyEngine};
 use palyra_sandbox::{Sandbox, SandboxSettings};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -26,7 +24,7 @@ use crate::args::Args;
 use crate::config::{Config, ConfigFile};
 use crate::door::{self, Door, Traffic};
 use crate::routes::About;
-use crate::{folders, log, routes};
+use crate::{folders, log, routes, watch};
 
 /// A detached daemon ends after this long with nothing to do.
 const DETACHED_IDLE: Duration = Duration::from_secs(30 * 60);
@@ -120,7 +118,6 @@ async fn serve(
         .with_context(|| format!("cannot listen on `{}`", home.socket().display()))?;
     let about = About {
         started_at,
-        baseline: config.baseline,
         warnings: warnings(&sandbox),
     };
     let router = routes::router(gateway.clone(), about);
@@ -132,12 +129,14 @@ async fn serve(
     };
     let stop = CancellationToken::new();
     let serving = tokio::spawn(door.serve(listener, stop.clone()));
+    let watching = tokio::spawn(watch::policies(home.policies(), gateway.clone()));
     announce(home, &gateway, detached, started_at);
 
     let why = wait_for_the_end(signals, &gateway, &traffic, idle, &home.folders()).await;
     tracing::info!(why, "stopping");
     let _ = std::fs::remove_file(home.socket());
     stop.cancel();
+    watching.abort();
     let stopped = gateway.stop(config.stop_grace).await;
     for call in &stopped.finished {
         tracing::info!(%call, "finished before the stop");
@@ -179,6 +178,8 @@ async fn open_gateway(
         Box::new(CallsFold),
         Box::new(ApprovalsFold),
         Box::new(AgentsFold),
+        Box::new(PolicyVersionsFold),
+        Box::new(PolicyBesideFold),
     ];
     let path = home.journal();
     let journal = JournalStore::open(&path, folds, Arc::clone(clock))
@@ -197,8 +198,13 @@ async fn open_gateway(
             .collect(),
         people,
     };
+    let policies = PolicyPlace {
+        folder: home.policies(),
+        baseline: config.baseline,
+        staging: config.staging,
+    };
     let gateway = GatewayService::open(
-        policies(home, config.baseline)?,
+        policies,
         journal,
         sandbox.clone(),
         Registry::standard()?,
@@ -209,29 +215,6 @@ async fn open_gateway(
     .await?;
     gateway.note_start(env!("CARGO_PKG_VERSION")).await?;
     Ok(gateway)
-}
-
-/// The baseline and the operator's own policies, checked together. A mistake in them ends the
-/// start: a set that is not the one that was written must not decide.
-fn policies(home: &Home, baseline: Baseline) -> anyhow::Result<PolicyEngine> {
-    let folder = home.policies();
-    let told = |problems: Vec<Problem>| {
-        let list: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        anyhow::anyhow!(
-            "the policies in `{}` cannot be used; try `palyra policy check`\n{}",
-            folder.display(),
-            list.join("\n")
-        )
-    };
-    let own = match folder.exists() {
-        true => read_folder(&folder).map_err(told)?.policies,
-        false => Vec::new(),
-    };
-    let name = format!("{baseline}.cedar");
-    let bundle = Bundle::load(&NamedSource::new(name, baseline.source()), &own).map_err(told)?;
-    let engine = bundle.engine()?;
-    tracing::info!(%baseline, files = own.len(), version = %engine.version(), "policies in force");
-    Ok(engine)
 }
 
 fn warnings(sandbox: &Sandbox) -> Vec<String> {

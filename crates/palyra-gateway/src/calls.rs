@@ -155,6 +155,10 @@ impl Fold for CallsFold {
             | Entry::GrantSpent { .. }
             | Entry::AgentAdded { .. }
             | Entry::AgentRemoved { .. }
+            | Entry::PolicyActivated { .. }
+            | Entry::PolicyRefused { .. }
+            | Entry::PolicyStaged { .. }
+            | Entry::PolicyWithdrawn { .. }
             | Entry::Flooded { .. }
             | Entry::DaemonStarted { .. } => None,
         }
@@ -237,6 +241,10 @@ fn next(mut row: CallRow, recorded: &Recorded) -> CallRow {
         | Entry::GrantSpent { .. }
         | Entry::AgentAdded { .. }
         | Entry::AgentRemoved { .. }
+        | Entry::PolicyActivated { .. }
+        | Entry::PolicyRefused { .. }
+        | Entry::PolicyStaged { .. }
+        | Entry::PolicyWithdrawn { .. }
         | Entry::Flooded { .. }
         | Entry::DaemonStarted { .. } => {}
     }

@@ -3,12 +3,13 @@
 //! This is the only place that holds a `Permit`. Whatever happens, the call ends in an entry of
 //! its stream: an attestation, or a closing denial.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use palyra_approval::{ApprovalRecord, ApprovalState, PendingToolApproval};
 use palyra_core::corridor::{
-    Admitted, Executes, Finished, Permit, PlanChanged, Running, ToolDecision, decide,
+    Admitted, Decides, Executes, Finished, Permit, PlanChanged, PolicyAnswer, Running,
+    ToolDecision, decide,
 };
 use palyra_core::entry::Answer;
 use palyra_core::json::canonical_bytes;
@@ -17,6 +18,7 @@ use palyra_core::{
     ExecutionReport, Facts, Principal, ReplyPlan, Timestamp, ToolAttestation, ToolProposal,
 };
 use palyra_journal::{CallRecorder, JournalError};
+use palyra_policy::PolicyEngine;
 use palyra_sandbox::OutputChunk;
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -146,7 +148,8 @@ impl Drive {
     }
 
     fn decide(&mut self) -> ToolDecision {
-        let decision = decide(&self.gateway.policy, &self.facts);
+        let policy = Noted::new(&self.gateway.policy);
+        let decision = decide(&policy, &self.facts);
         let (answer, matched) = match &decision {
             ToolDecision::Permit(permit) => (Answer::Permit, permit.matched()),
             ToolDecision::Ask(asked) => (Answer::Ask, asked.matched.as_slice()),
@@ -157,11 +160,10 @@ impl Drive {
         };
         let seen = serde_json::to_value(&self.facts).unwrap_or_default();
         let facts = Blob::new(BlobKind::Facts, canonical_bytes(&seen));
-        let version = self.gateway.policy.version();
         self.recorder.decided(
             answer,
             matched.to_vec(),
-            version,
+            policy.version(),
             *self.facts.digest(),
             facts,
         );
@@ -341,6 +343,40 @@ impl Drive {
             Ok(()) => denial,
             Err(unrecorded) => unrecorded,
         }
+    }
+}
+
+/// Policy, with a note of which version it answered from: a reload in between must not let the
+/// record name another one.
+struct Noted<'a> {
+    policy: &'a PolicyEngine,
+    version: OnceLock<String>,
+}
+
+impl<'a> Noted<'a> {
+    const fn new(policy: &'a PolicyEngine) -> Self {
+        Self {
+            policy,
+            version: OnceLock::new(),
+        }
+    }
+
+    /// The version that answered; the present one when none could.
+    fn version(self) -> String {
+        let answered = self.version.into_inner();
+        answered.unwrap_or_else(|| self.policy.version())
+    }
+}
+
+impl Decides for Noted<'_> {
+    fn answer(&self, facts: &Facts) -> Result<PolicyAnswer, Denial> {
+        let found = self.policy.deliberate(facts)?;
+        if !found.log_only.is_empty() {
+            let (call, policies) = (&facts.call, found.log_only.join(", "));
+            tracing::info!(%call, policies, "would be answered otherwise by policies that are only watched");
+        }
+        let _ = self.version.set(found.version);
+        Ok(found.answer)
     }
 }
 

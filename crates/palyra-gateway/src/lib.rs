@@ -1,7 +1,7 @@
 //! The corridor, wired: one service that every front door calls.
 //!
 //! This room knows the order of things: which tool a name means ([`tools`]), what a call may use
-//! up ([`budget`], [`floods`]), who waits for whom (`waiting`), and how decide, approve,
+//! up ([`budget`], [`floods`]), which policies decide ([`policies`]), who waits for whom (`waiting`), and how decide, approve,
 //! execute and attest follow each other (`drive`). It speaks to no network, writes no SQL and
 //! spawns nothing; those are other rooms.
 
@@ -13,6 +13,7 @@ mod drive;
 pub mod error;
 pub mod floods;
 pub mod people;
+pub mod policies;
 pub mod records;
 mod recovery;
 mod resolver;

@@ -15,6 +15,7 @@ use palyra_sandbox::SandboxStatus;
 
 use crate::calls::{CALLS, CallRow};
 use crate::error::{Refusal, RefusalKind};
+use crate::policies::{PolicyOverview, PolicyVersion};
 use crate::service::{Caller, GatewayService};
 use crate::tools::unknown;
 use crate::{recovery, workspace};
@@ -39,8 +40,10 @@ pub struct ListQuery {
 /// What an operator asks first.
 #[derive(Debug, Clone)]
 pub struct Overview {
-    /// The policy set in force.
-    pub policy_version: String,
+    /// The policy version in force.
+    pub policy: PolicyVersion,
+    /// What there is to know beside it, for those who may read policies.
+    pub policies: Option<PolicyOverview>,
     /// Calls that run or wait.
     pub live_calls: usize,
     /// Approvals that wait.
@@ -82,7 +85,12 @@ pub struct ApprovalView {
 }
 
 impl GatewayService {
-    fn allowed(&self, caller: &Caller, action: Action, on: Resource) -> Result<(), Refusal> {
+    pub(crate) fn allowed(
+        &self,
+        caller: &Caller,
+        action: Action,
+        on: Resource,
+    ) -> Result<(), Refusal> {
         let (device, channel) = (DeviceId::local(), Channel::Cli);
         let answer = self
             .0
@@ -97,8 +105,11 @@ impl GatewayService {
     /// Policy forbids it, or the journal cannot be read.
     pub fn overview(&self, caller: &Caller) -> Result<Overview, Refusal> {
         self.allowed(caller, Action::DaemonStatus, Resource::Daemon)?;
+        let policies = self.policies_now();
+        let may_read = self.allowed(caller, Action::PolicyRead, Resource::Daemon);
         Ok(Overview {
-            policy_version: self.0.policy.version(),
+            policy: policies.standing.active.clone(),
+            policies: may_read.is_ok().then_some(policies),
             live_calls: self.0.lock_live().len(),
             pending_approvals: self.0.waiting.count(),
             journal_head: self.0.journal.head(),
@@ -559,7 +570,7 @@ fn approval_row(row: &Row) -> Result<ApprovalRecord, Refusal> {
     serde_json::from_slice(&row.value).map_err(|_| unreadable(&row.key))
 }
 
-fn unreadable(key: &str) -> Refusal {
+pub(crate) fn unreadable(key: &str) -> Refusal {
     Refusal::new(
         RefusalKind::Unavailable,
         "journal_unreadable",

@@ -26,6 +26,7 @@ use crate::drive::{CallReport, Drive, Event};
 use crate::error::{Refusal, RefusalKind};
 use crate::floods::{FloodLimits, Flooded, Floods};
 use crate::people::People;
+use crate::policies::{Keeper, PolicyPlace};
 use crate::tools::{Place, Registry, unknown};
 use crate::waiting::Waiting;
 use crate::{recovery, workspace};
@@ -95,7 +96,8 @@ pub struct ProposedCall {
 pub struct GatewayService(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
-    pub(crate) policy: PolicyEngine,
+    pub(crate) policy: Arc<PolicyEngine>,
+    pub(crate) policies: Keeper,
     pub(crate) journal: JournalStore,
     pub(crate) sandbox: Sandbox,
     pub(crate) registry: Registry,
@@ -109,7 +111,7 @@ pub(crate) struct Inner {
     key: DigestKey,
     live: Mutex<HashMap<CallId, Live>>,
     stopped: Mutex<Stopped>,
-    tasks: TaskTracker,
+    pub(crate) tasks: TaskTracker,
     /// Changes of the registry happen one after another.
     pub(crate) registry_change: tokio::sync::Mutex<()>,
 }
@@ -130,12 +132,13 @@ pub struct Stopped {
 }
 
 impl GatewayService {
-    /// Wires the rooms, and closes what an earlier daemon left open.
+    /// Wires the rooms, finds out which policies decide, and closes what an earlier daemon left
+    /// open.
     ///
     /// # Errors
-    /// The journal cannot be read or written.
+    /// There are no policies that can be used, or the journal cannot be read or written.
     pub async fn open(
-        policy: PolicyEngine,
+        policies: PolicyPlace,
         journal: JournalStore,
         sandbox: Sandbox,
         registry: Registry,
@@ -143,6 +146,8 @@ impl GatewayService {
         settings: Settings,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, Refusal> {
+        let policies = Keeper::open(journal.clone(), policies).await?;
+        let policy = Arc::clone(policies.engine());
         let interrupted = recovery::close_what_was_left(&journal).await?;
         let agents = recovery::agents(&journal)?;
         let metadata: Vec<_> = registry.iter().map(|tool| tool.metadata.clone()).collect();
@@ -154,6 +159,7 @@ impl GatewayService {
         )?;
         Ok(Self(Arc::new(Inner {
             policy,
+            policies,
             journal,
             sandbox,
             registry,

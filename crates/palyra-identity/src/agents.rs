@@ -109,6 +109,10 @@ impl Fold for AgentsFold {
             | Entry::Attested { .. }
             | Entry::Closed { .. }
             | Entry::Interrupted
+            | Entry::PolicyActivated { .. }
+            | Entry::PolicyRefused { .. }
+            | Entry::PolicyStaged { .. }
+            | Entry::PolicyWithdrawn { .. }
             | Entry::Flooded { .. }
             | Entry::DaemonStarted { .. } => None,
         }

@@ -45,6 +45,10 @@ const fn matters(entry: &Entry) -> bool {
         | Entry::Finished { .. }
         | Entry::AgentAdded { .. }
         | Entry::AgentRemoved { .. }
+        | Entry::PolicyActivated { .. }
+        | Entry::PolicyRefused { .. }
+        | Entry::PolicyStaged { .. }
+        | Entry::PolicyWithdrawn { .. }
         | Entry::Flooded { .. }
         | Entry::DaemonStarted { .. } => false,
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use palyra_api::Client;
 use palyra_api::wire::{JournalEntry, Page, Status};
-use palyra_core::entry::{Answer, Entry};
+use palyra_core::entry::{Answer, Entry, WhyActivated};
 use palyra_core::{ApprovalDecision, Clock, Ending, SystemClock, Timestamp};
 use serde_json::Value;
 
@@ -189,6 +189,22 @@ fn words(entry: &Entry) -> String {
             format!("agent:{name} works on {workspace}")
         }
         Entry::AgentRemoved { name } => format!("agent:{name}"),
+        Entry::PolicyActivated {
+            number,
+            baseline,
+            files,
+            why,
+            ..
+        } => activated(*number, baseline, files.len(), *why),
+        Entry::PolicyRefused { problems, .. } => match problems.as_slice() {
+            [] => "the folder cannot be used".to_owned(),
+            [first, more @ ..] => match more.len() {
+                0 => safe::line(first),
+                more => format!("{} (and {more} more)", safe::line(first)),
+            },
+        },
+        Entry::PolicyStaged { digest, .. } => format!("{digest} waits to be activated"),
+        Entry::PolicyWithdrawn { digest } => format!("{digest} is no longer in the folder"),
         Entry::Flooded {
             principal,
             limit,
@@ -198,6 +214,21 @@ fn words(entry: &Entry) -> String {
         }
         Entry::DaemonStarted { version } => format!("version {version}"),
     }
+}
+
+fn activated(number: u64, baseline: &str, files: usize, why: WhyActivated) -> String {
+    let why = match why {
+        WhyActivated::Started => "at the start".to_owned(),
+        WhyActivated::Changed => "its files changed".to_owned(),
+        WhyActivated::Reloaded => "it was read again".to_owned(),
+        WhyActivated::Activated => "it was staged".to_owned(),
+        WhyActivated::RolledBack { to } => format!("rolled back to version {to}"),
+    };
+    let files = format!("{files} file{}", if files == 1 { "" } else { "s" });
+    format!(
+        "version {number}: {files} over {}, {why}",
+        safe::line(baseline)
+    )
 }
 
 fn ending(ending: &Ending) -> String {

@@ -1,5 +1,7 @@
-//! `palyra policy`: the operator's policies, read and judged here. No daemon is asked, none is
-//! needed, and nothing is changed: what is in force is what the daemon read when it started.
+//! `palyra policy`: the operator's policies. What is in a folder is read and judged here, without a
+//! daemon; which version decides, and changing that, is the daemon's ([`live`]).
+
+mod live;
 
 use std::fmt::Write as _;
 use std::io::Read as _;
@@ -22,13 +24,20 @@ use crate::exit::{Exit, Meaning};
 use crate::failure::Failure;
 use crate::output::{BAD, DIM, GOOD, Output, PLAIN, STRONG, WAITING};
 use crate::safe;
+use crate::session::Session;
 use crate::table::{Cell, Column, Facts, Table};
 
 /// A request is a few facts.
 const MAX_REQUEST_BYTES: u64 = 1024 * 1024;
 
-pub(super) fn run(action: &PolicyAction, output: &Output) -> Result<Exit, Failure> {
+/// What reads only files needs no session, and so no home.
+pub(super) async fn run(
+    action: &PolicyAction,
+    output: &Output,
+    session: impl FnOnce() -> Result<Session, Failure>,
+) -> Result<Exit, Failure> {
     match action {
+        PolicyAction::List(place) if place.is_the_daemons() => live::list(&session()?).await?,
         PolicyAction::List(place) => {
             let sources = Sources::find(place)?;
             let bundle = sources.bundle()?;
@@ -59,6 +68,17 @@ pub(super) fn run(action: &PolicyAction, output: &Output) -> Result<Exit, Failur
             let found = explain(&bundle, &question).map_err(|why| unfit(request, &why))?;
             output.answer(&sources.with(json!(found)), |_| explained(&found))?;
         }
+        PolicyAction::Versions {
+            number,
+            limit,
+            before,
+        } => match number {
+            Some(number) => live::version(*number, &session()?).await?,
+            None => live::versions(*limit, *before, &session()?).await?,
+        },
+        PolicyAction::Reload => live::reload(&session()?).await?,
+        PolicyAction::Activate { digest } => live::activate(*digest, &session()?).await?,
+        PolicyAction::Rollback { number } => live::roll_back(*number, &session()?).await?,
         PolicyAction::Diff { old, new, over } => {
             let baseline = baseline_of(over.baseline)?;
             let (old, new) = (Sources::at(old, baseline)?, Sources::at(new, baseline)?);
@@ -157,14 +177,6 @@ impl Sources {
         }
         document
     }
-
-    /// Where a policy is written: a file of the folder, or the baseline.
-    fn place_of(&self, policy: &OperatorPolicy) -> String {
-        match policy.baseline {
-            true => format!("baseline {}", self.baseline),
-            false => format!("{}:{}", policy.file, policy.place.line),
-        }
-    }
 }
 
 fn shown_path(path: &Path) -> String {
@@ -260,6 +272,10 @@ fn effect_cell(policy: &OperatorPolicy) -> Cell {
 }
 
 fn list(bundle: &Bundle, sources: &Sources, output: &Output) -> String {
+    table(bundle, sources.baseline.as_str(), output)
+}
+
+fn table(bundle: &Bundle, baseline: &str, output: &Output) -> String {
     let mut table = Table::new([
         Column::left("ID"),
         Column::left("EFFECT"),
@@ -271,10 +287,18 @@ fn list(bundle: &Bundle, sources: &Sources, output: &Output) -> String {
             Cell::new(&policy.notes.id),
             effect_cell(policy),
             Cell::new(policy.notes.reason.as_deref().unwrap_or_default()),
-            Cell::styled(sources.place_of(policy), DIM),
+            Cell::styled(place_of(policy, baseline), DIM),
         ]);
     }
     output.table(&table)
+}
+
+/// Where a policy is written: a file of the folder, or the baseline.
+fn place_of(policy: &OperatorPolicy, baseline: &str) -> String {
+    match policy.baseline {
+        true => format!("baseline {baseline}"),
+        false => format!("{}:{}", policy.file, policy.place.line),
+    }
 }
 
 fn show(policy: &OperatorPolicy, sources: &Sources) -> String {
@@ -283,7 +307,7 @@ fn show(policy: &OperatorPolicy, sources: &Sources) -> String {
         .with("effect", effect_cell(policy))
         .maybe("reason", policy.notes.reason.as_ref())
         .maybe("hint", policy.notes.hint.as_ref())
-        .with("file", sources.place_of(policy))
+        .with("file", place_of(policy, sources.baseline.as_str()))
         .lines("text", safe::lines(&policy.text).map(Cell::rendered))
         .render()
 }
@@ -330,7 +354,7 @@ fn checked(sources: &Sources, output: &Output) -> Result<Exit, Failure> {
     }
     let problems = counted(report.problems.len(), "problem", "problems");
     output.complain(
-        &format!("{problems} in `{folder}`: the daemon does not start with these policies"),
+        &format!("{problems} in `{folder}`: the daemon does not use these policies"),
         "put them right; `palyra policy schema` shows what a policy can talk about",
     );
     Ok(Exit::Ours(Meaning::Error))

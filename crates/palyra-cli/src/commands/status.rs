@@ -51,7 +51,17 @@ fn render(status: &Status, socket: &str) -> String {
         .with("presence", &status.presence)
         .with(
             "policy",
-            format!("{}, version {}", status.baseline, status.policy_version),
+            format!(
+                "{}, version {} ({})",
+                status.baseline, status.policy_number, status.policy_version
+            ),
+        )
+        .lines(
+            "staged",
+            status
+                .policy_staged
+                .iter()
+                .map(|it| Cell::styled(it, WAITING)),
         )
         .with("running", counted(status.running_calls, "call"))
         .styled(
@@ -114,6 +124,8 @@ mod tests {
             principal: "user:owner".to_owned(),
             presence: "off".to_owned(),
             policy_version: "abc".to_owned(),
+            policy_number: 7,
+            policy_staged: None,
             baseline: "standard".to_owned(),
             running_calls: 1,
             pending_approvals: 2,
@@ -128,6 +140,7 @@ mod tests {
             "pid 42",
             "user:owner",
             "2 approvals",
+            "version 7 (abc)",
             "landlock abi: 7",
             "seccomp: yes",
         ] {

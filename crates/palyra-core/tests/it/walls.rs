@@ -37,6 +37,7 @@ fn the_corridor_is_walked_by_the_rooms_we_know() {
     let known = [
         "Admits for CallRecorder in palyra-journal",
         "Attests for CallRecorder in palyra-journal",
+        "Decides for Noted in palyra-gateway",
         "Decides for PolicyEngine in palyra-policy",
         "Executes for FileRunner in palyra-sandbox",
         "Executes for ProcessRunner in palyra-sandbox",

@@ -4,6 +4,7 @@ pub mod agents;
 pub mod approvals;
 pub mod calls;
 pub mod journal;
+pub mod policy;
 pub mod status;
 pub mod tools;
 
@@ -17,7 +18,6 @@ use palyra_api::wire::{AS_HEADER, Page};
 use palyra_core::Timestamp;
 use palyra_gateway::error::RefusalKind;
 use palyra_gateway::{Caller, GatewayService};
-use palyra_policy::Baseline;
 use utoipa::OpenApi;
 
 use crate::door::AtTheDoor;
@@ -37,8 +37,6 @@ pub(crate) struct AppState {
 pub struct About {
     /// When it started.
     pub started_at: Timestamp,
-    /// The baseline in force.
-    pub baseline: Baseline,
     /// Things an operator should know.
     pub warnings: Vec<String>,
 }
@@ -70,6 +68,12 @@ pub fn router(gateway: GatewayService, about: About) -> Router {
         .route("/api/v1/approvals/{id}", get(approvals::show))
         .route("/api/v1/approvals/{id}/decide", post(approvals::decide))
         .route("/api/v1/journal", get(journal::read))
+        .route("/api/v1/policy", get(policy::overview))
+        .route("/api/v1/policy/versions", get(policy::versions))
+        .route("/api/v1/policy/versions/{number}", get(policy::show))
+        .route("/api/v1/policy/reload", post(policy::reload))
+        .route("/api/v1/policy/activate", post(policy::activate))
+        .route("/api/v1/policy/rollback", post(policy::rollback))
         .fallback(async || no_route())
         .method_not_allowed_fallback(async || wrong_method())
         .layer(axum::extract::DefaultBodyLimit::disable())

@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use palyra_api::wire::{ErrorBody, Health, Status};
+use palyra_gateway::policies::PolicyOverview;
 use palyra_journal::JournalState;
 
 use super::{App, Who, reading};
@@ -41,14 +42,20 @@ pub(crate) async fn status(
     let running = overview
         .live_calls
         .saturating_sub(overview.pending_approvals);
+    let policies = overview.policies.as_ref();
+    let mut warnings = policies.map_or_else(Vec::new, PolicyOverview::warnings);
+    warnings.extend(app.about.warnings.iter().cloned());
     Ok(Json(Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
         started_at: app.about.started_at.to_string(),
         principal,
         presence: "off".to_owned(),
-        policy_version: overview.policy_version,
-        baseline: app.about.baseline.to_string(),
+        policy_version: overview.policy.policy_version,
+        policy_number: overview.policy.number,
+        policy_staged: policies
+            .and_then(|it| Some(it.standing.staged.as_ref()?.digest.to_string())),
+        baseline: overview.policy.baseline,
         running_calls: running as u64,
         pending_approvals: overview.pending_approvals as u64,
         journal_head: overview.journal_head,
@@ -59,6 +66,6 @@ pub(crate) async fn status(
             .iter()
             .map(ToString::to_string)
             .collect(),
-        warnings: app.about.warnings.clone(),
+        warnings,
     }))
 }

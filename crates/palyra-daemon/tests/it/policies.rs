@@ -1,4 +1,4 @@
-//! The operator's own policies: in force from the start, or no start.
+//! The operator's own policies: in force from the start, or no start; and every change after it.
 
 use palyra_testkit::{Daemon, Ran};
 
@@ -15,7 +15,8 @@ fn with(config: &str, policies: &[(&str, &str)]) -> Daemon {
 const NO_ECHO: &str = r#"
 @id("house.no-echo")
 @reason("nobody echoes in this house")
-forbid (principal, action == Palyra::Action::"tool.execute", resource == Palyra::Tool::"palyra.echo");
+forbid (principal, action in [Palyra::Action::"run", Palyra::Action::"ask"],
+        resource == Palyra::Tool::"palyra.echo");
 "#;
 
 const ECHO: [&str; 4] = ["call", "palyra.echo", "--args", r#"{"message":"x"}"#];
@@ -85,4 +86,371 @@ fn an_unknown_baseline_is_named() {
         "{}",
         refused.stderr
     );
+}
+
+/// The part of a house that does not matter for what is tested.
+const NO_CRON: &str = r#"
+@id("house.no-cron")
+@reason("nothing is timed in this house")
+forbid (principal, action == Palyra::Action::"cron.create", resource);
+"#;
+
+const BROKEN: &str =
+    "\n@id(\"oops\")\npermit (principal, action, resource) when { context.nothing };\n";
+
+fn write(daemon: &Daemon, name: &str, text: &str) {
+    let folder = daemon.home().policies();
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join(name), text).unwrap();
+}
+
+fn json(daemon: &Daemon, words: &[&str]) -> serde_json::Value {
+    let words: Vec<&str> = words.iter().copied().chain(["--json"]).collect();
+    daemon.palyra(&words).expect_code(0).json()
+}
+
+/// The number of the version in force.
+fn number(daemon: &Daemon) -> u64 {
+    json(daemon, &["status"])["policy_number"].as_u64().unwrap()
+}
+
+fn warnings(daemon: &Daemon) -> String {
+    json(daemon, &["status"])["warnings"].to_string()
+}
+
+/// Everything in the journal of this kind.
+fn entries(daemon: &Daemon, kind: &str) -> Vec<serde_json::Value> {
+    let lines = daemon
+        .palyra(&["journal", "tail", "-n", "1000", "--json"])
+        .expect_code(0)
+        .json();
+    let items = lines["items"].as_array().unwrap().iter();
+    items
+        .filter(|entry| entry["kind"] == kind)
+        .map(|entry| entry["entry"].clone())
+        .collect()
+}
+
+fn becomes(daemon: &Daemon, wanted: u64) {
+    palyra_testkit::eventually("the version is in force", || {
+        (number(daemon) == wanted).then_some(())
+    });
+}
+
+#[test]
+fn a_reload_is_numbered_journaled_and_decides() {
+    let daemon = Daemon::start();
+    assert_eq!(number(&daemon), 1);
+    let _ = daemon.palyra(&ECHO).expect_code(0);
+    write(&daemon, "house.cedar", NO_ECHO);
+    let done = json(&daemon, &["policy", "reload"]);
+    // The watch may have been faster; either way it is in force when the command returns.
+    assert_eq!(done["active"]["number"], 2, "{done}");
+    let _ = daemon.palyra(&ECHO).expect_code(3);
+    let again = json(&daemon, &["policy", "reload"]);
+    assert_eq!(again["outcome"], "unchanged");
+    let versions = json(&daemon, &["policy", "versions"]);
+    let numbers: Vec<_> = versions["items"].as_array().unwrap().iter().collect();
+    assert_eq!(numbers.len(), 2, "{versions}");
+    assert_eq!(versions["items"][0]["state"], "active");
+    assert_eq!(versions["items"][1]["state"], "kept");
+    let activated = entries(&daemon, "policy_activated");
+    assert_eq!(activated.len(), 2);
+    assert!(
+        activated[1]["files"]["house.cedar"].is_string(),
+        "{activated:?}"
+    );
+    // What a call was decided with is found by its version.
+    let calls = json(&daemon, &["calls", "list"]);
+    let call = calls["items"][0]["call_id"].as_str().unwrap().to_owned();
+    let call = json(&daemon, &["calls", "show", &call]);
+    let decided = &call["entries"][1]["entry"];
+    assert_eq!(decided["kind"], "decided");
+    assert_eq!(
+        decided["policy_version"],
+        versions["items"][0]["policy_version"]
+    );
+    let kept = json(&daemon, &["policy", "versions", "2"]);
+    assert_eq!(kept["sources"][1]["text"], NO_ECHO);
+}
+
+#[test]
+fn a_changed_folder_is_noticed_however_it_changes() {
+    let daemon = Daemon::start();
+    let folder = daemon.home().policies();
+    // The folder appears, with a file in it.
+    let next = daemon.folder().join("next");
+    std::fs::create_dir(&next).unwrap();
+    std::fs::write(next.join("house.cedar"), NO_ECHO).unwrap();
+    std::fs::rename(&next, &folder).unwrap();
+    becomes(&daemon, 2);
+    let _ = daemon.palyra(&ECHO).expect_code(3);
+    // A file is replaced by renaming, as editors do.
+    let fresh = folder.join(".house.cedar.swp");
+    std::fs::write(&fresh, NO_CRON).unwrap();
+    std::fs::rename(&fresh, folder.join("house.cedar")).unwrap();
+    becomes(&daemon, 3);
+    let _ = daemon.palyra(&ECHO).expect_code(0);
+    // The whole folder is replaced, as deployments do.
+    std::fs::create_dir(&next).unwrap();
+    std::fs::write(next.join("house.cedar"), NO_ECHO).unwrap();
+    std::fs::rename(&folder, daemon.folder().join("old")).unwrap();
+    std::fs::rename(&next, &folder).unwrap();
+    palyra_testkit::eventually("the new folder decides", || {
+        (daemon.palyra(&ECHO).code == Some(3)).then_some(())
+    });
+    // And a file of the new folder is written in place.
+    write(&daemon, "house.cedar", NO_CRON);
+    palyra_testkit::eventually("the written file decides", || {
+        (daemon.palyra(&ECHO).code == Some(0)).then_some(())
+    });
+    let why = json(&daemon, &["policy", "versions"])["items"][0]["why"].clone();
+    assert_eq!(why, "changed");
+}
+
+#[test]
+fn a_bad_file_leaves_the_old_set_in_force_and_says_so() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let mut daemon = with("", &[("house.cedar", NO_ECHO)]);
+    daemon.start_again(Some(log.path()));
+    write(&daemon, "more.cedar", BROKEN);
+    palyra_testkit::eventually("the status warns", || {
+        warnings(&daemon).contains("more.cedar:3:").then_some(())
+    });
+    assert!(warnings(&daemon).contains("palyra policy check"));
+    let _ = daemon.palyra(&ECHO).expect_code(3);
+    assert_eq!(number(&daemon), 1);
+    let refused = daemon.palyra(&["policy", "reload"]).expect_code(1);
+    for part in [
+        "more.cedar:3:",
+        "version 1 stays in force",
+        "palyra policy check",
+    ] {
+        assert!(refused.stderr.contains(part), "{part}: {}", refused.stderr);
+    }
+    let code = daemon
+        .palyra(&["policy", "reload", "--json"])
+        .expect_code(1);
+    assert_eq!(code.json()["error"]["code"], "policies_invalid");
+    let listed = json(&daemon, &["policy", "list"]);
+    let problem = listed["daemon"]["refused"]["problems"][0].as_str().unwrap();
+    assert!(problem.starts_with("more.cedar:3:"), "{listed}");
+    assert_eq!(entries(&daemon, "policy_refused").len(), 1);
+    let said = std::fs::read_to_string(log.path()).unwrap();
+    assert!(
+        said.contains("ERROR") && said.contains("more.cedar:3:"),
+        "{said}"
+    );
+    // A restart with it: the same version, the same warning, no second entry.
+    daemon.stop();
+    daemon.start_again(None);
+    assert!(warnings(&daemon).contains("more.cedar:3:"));
+    assert_eq!(number(&daemon), 1);
+    let _ = daemon.palyra(&ECHO).expect_code(3);
+    assert_eq!(entries(&daemon, "policy_refused").len(), 1);
+    // Mended: the warning goes.
+    write(&daemon, "more.cedar", NO_CRON);
+    becomes(&daemon, 2);
+    assert!(!warnings(&daemon).contains("more.cedar"));
+}
+
+#[test]
+fn a_restart_with_the_same_files_is_the_same_version() {
+    let mut daemon = with("", &[("house.cedar", NO_ECHO)]);
+    daemon.start_again(None);
+    daemon.stop();
+    daemon.start_again(None);
+    assert_eq!(number(&daemon), 1);
+    assert_eq!(entries(&daemon, "policy_activated").len(), 1);
+    daemon.stop();
+    write(&daemon, "house.cedar", NO_CRON);
+    daemon.start_again(None);
+    assert_eq!(number(&daemon), 2);
+    let _ = daemon.palyra(&ECHO).expect_code(0);
+    let versions = json(&daemon, &["policy", "versions"]);
+    assert_eq!(versions["items"][0]["why"], "started");
+}
+
+#[test]
+fn an_unusable_folder_changes_nothing_whatever_is_wrong_with_it() {
+    let daemon = Daemon::start();
+    let folder = daemon.home().policies();
+    std::fs::create_dir(&folder).unwrap();
+    let path = folder.join("x.cedar");
+    let large = || std::fs::write(&path, vec![b' '; 50 << 20]);
+    let link = || std::os::unix::fs::symlink("/etc/hostname", &path);
+    let inside = || std::fs::create_dir(&path);
+    let odd = || std::fs::write(&path, [0xff]);
+    type Make<'a> = &'a dyn Fn() -> std::io::Result<()>;
+    let wrong: [(&str, Make<'_>); 4] = [
+        ("is larger than", &large),
+        ("is a link", &link),
+        ("folders inside", &inside),
+        ("is not UTF-8", &odd),
+    ];
+    for (said, make) in wrong {
+        make().unwrap();
+        let refused = daemon.palyra(&["policy", "reload"]).expect_code(1);
+        assert!(refused.stderr.contains(said), "{said}: {}", refused.stderr);
+        assert_eq!(number(&daemon), 1);
+        let _ = daemon.palyra(&ECHO).expect_code(0);
+        let _ = std::fs::remove_file(&path);
+        let _ = std::fs::remove_dir(&path);
+    }
+    let mended = json(&daemon, &["policy", "reload"]);
+    assert_eq!(mended["refused"], serde_json::Value::Null);
+}
+
+#[test]
+fn an_agent_changes_and_reads_no_policies() {
+    let daemon = Daemon::start();
+    daemon.add_agent("a");
+    write(&daemon, "house.cedar", NO_CRON);
+    becomes(&daemon, 2);
+    let digest = format!("sha256:{}", "0".repeat(64));
+    for words in [
+        &["policy", "reload"][..],
+        &["policy", "rollback"],
+        &["policy", "activate", &digest],
+        &["policy", "versions"],
+        &["policy", "list"],
+    ] {
+        let mut as_agent = words.to_vec();
+        as_agent.extend(["--as", "agent:a"]);
+        let _ = daemon.palyra(&as_agent).expect_code(3);
+    }
+    assert_eq!(number(&daemon), 2);
+    // It sees which version decides, and nothing of what is wrong with the files.
+    write(&daemon, "house.cedar", BROKEN);
+    palyra_testkit::eventually("the owner is warned", || {
+        warnings(&daemon).contains("house.cedar").then_some(())
+    });
+    let seen = json(&daemon, &["status", "--as", "agent:a"]);
+    assert_eq!(seen["policy_number"], 2);
+    assert!(!seen["warnings"].to_string().contains("house.cedar"));
+}
+
+#[test]
+fn a_rollback_holds_against_the_watch_and_a_restart() {
+    let mut daemon = with("", &[("house.cedar", NO_CRON)]);
+    daemon.start_again(None);
+    write(&daemon, "house.cedar", NO_ECHO);
+    becomes(&daemon, 2);
+    let _ = daemon.palyra(&ECHO).expect_code(3);
+    let done = json(&daemon, &["policy", "rollback"]);
+    assert_eq!(done["active"]["number"], 3);
+    assert_eq!(done["active"]["rolled_back_to"], 1);
+    assert_eq!(done["set_aside"], true);
+    let _ = daemon.palyra(&ECHO).expect_code(0);
+    assert!(warnings(&daemon).contains("set aside"));
+    // Touching the file is no change of it.
+    write(&daemon, "house.cedar", NO_ECHO);
+    daemon.stop();
+    daemon.start_again(None);
+    assert_eq!(number(&daemon), 3);
+    let _ = daemon.palyra(&ECHO).expect_code(0);
+    for (words, code) in [
+        (&["policy", "rollback", "9"][..], "unknown_policy_version"),
+        (&["policy", "rollback", "3"], "already_active"),
+        (&["policy", "rollback", "1"], "already_active"),
+    ] {
+        let words: Vec<&str> = words.iter().copied().chain(["--json"]).collect();
+        let refused = daemon.palyra(&words).expect_code(1).json();
+        assert_eq!(refused["error"]["code"], code, "{refused}");
+    }
+    // A change of the files counts again.
+    write(&daemon, "more.cedar", NO_CRON);
+    write(&daemon, "house.cedar", NO_ECHO);
+    becomes(&daemon, 4);
+    let _ = daemon.palyra(&ECHO).expect_code(3);
+    assert!(!warnings(&daemon).contains("set aside"));
+}
+
+#[test]
+fn there_is_nothing_before_the_first_version() {
+    let daemon = Daemon::start();
+    let refused = daemon
+        .palyra(&["policy", "rollback", "--json"])
+        .expect_code(1);
+    assert_eq!(refused.json()["error"]["code"], "no_earlier_version");
+}
+
+#[test]
+fn with_staging_a_change_waits_for_a_person_also_across_a_restart() {
+    let mut daemon = with("[policy]\nstaging = true\n", &[("house.cedar", NO_CRON)]);
+    daemon.start_again(None);
+    assert_eq!(number(&daemon), 1, "there is nothing else to decide with");
+    write(&daemon, "house.cedar", NO_ECHO);
+    let staged = |daemon: &Daemon| json(daemon, &["status"])["policy_staged"].clone();
+    let digest = palyra_testkit::eventually("it is staged", || {
+        staged(&daemon).as_str().map(str::to_owned)
+    });
+    let _ = daemon.palyra(&ECHO).expect_code(0);
+    assert!(warnings(&daemon).contains(&format!("palyra policy activate {digest}")));
+    daemon.stop();
+    daemon.start_again(None);
+    assert_eq!(staged(&daemon), digest);
+    assert_eq!(number(&daemon), 1);
+    let _ = daemon.palyra(&ECHO).expect_code(0);
+    assert_eq!(entries(&daemon, "policy_staged").len(), 1);
+    // Reloading stages too; only what was looked at is activated.
+    assert_eq!(json(&daemon, &["policy", "reload"])["outcome"], "staged");
+    let other = format!("sha256:{}", "0".repeat(64));
+    let refused = daemon
+        .palyra(&["policy", "activate", &other, "--json"])
+        .expect_code(1);
+    assert_eq!(refused.json()["error"]["code"], "staged_changed");
+    let done = json(&daemon, &["policy", "activate", &digest]);
+    assert_eq!(done["active"]["number"], 2);
+    assert_eq!(done["active"]["why"], "activated");
+    let _ = daemon.palyra(&ECHO).expect_code(3);
+    assert!(staged(&daemon).is_null());
+    let refused = daemon
+        .palyra(&["policy", "activate", &digest, "--json"])
+        .expect_code(1);
+    assert_eq!(refused.json()["error"]["code"], "nothing_staged");
+    // What is taken back is no longer staged.
+    write(&daemon, "house.cedar", NO_CRON);
+    palyra_testkit::eventually("it is staged", || staged(&daemon).as_str().map(drop));
+    write(&daemon, "house.cedar", NO_ECHO);
+    palyra_testkit::eventually("it is withdrawn", || {
+        staged(&daemon).is_null().then_some(())
+    });
+    assert_eq!(entries(&daemon, "policy_withdrawn").len(), 1);
+}
+
+/// A call that waits for its yes while the policies change, and what becomes of it.
+fn approved_after(change: &str) -> Ran {
+    let daemon = Daemon::start();
+    daemon.add_agent("a");
+    let waiting =
+        daemon.palyra_in_background(&["exec", "--as", "agent:a", "--", "sh", "-c", "echo ran"]);
+    let id = daemon.pending_approval();
+    write(&daemon, "house.cedar", change);
+    becomes(&daemon, 2);
+    let approval = json(&daemon, &["approvals", "show", &id]);
+    assert_eq!(approval["state"], "pending", "a reload voids no question");
+    let _ = daemon
+        .palyra(&["approvals", "decide", &id, "--decision", "allow"])
+        .expect_code(0);
+    Ran::from(waiting.wait_with_output().unwrap())
+}
+
+#[test]
+fn a_reload_neither_voids_nor_widens_a_yes() {
+    let ran = approved_after(NO_CRON).expect_code(0);
+    assert_eq!(ran.stdout, "ran\n");
+    let no_shell = r#"
+@id("house.no-shell")
+@reason("shells are over")
+forbid (principal is Palyra::Agent, action in [Palyra::Action::"run", Palyra::Action::"ask"],
+        resource);
+"#;
+    let denied = approved_after(no_shell).expect_code(120);
+    assert!(
+        denied.stderr.contains("shells are over"),
+        "{}",
+        denied.stderr
+    );
+    assert_eq!(denied.stdout, "");
 }

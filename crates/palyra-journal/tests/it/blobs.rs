@@ -18,7 +18,12 @@ async fn a_blob_comes_back_whole_whatever_its_size() {
     let place = Place::new();
     let journal = place.open();
     let sizes = [0, 1, 4_095, 4_096, 5 << 20];
-    let kinds = [BlobKind::Arguments, BlobKind::Facts, BlobKind::Output];
+    let kinds = [
+        BlobKind::Arguments,
+        BlobKind::Facts,
+        BlobKind::Output,
+        BlobKind::Policies,
+    ];
     let blobs: Vec<Blob> = sizes
         .iter()
         .zip(kinds.iter().cycle())

@@ -1,0 +1,578 @@
+//! The one place that changes which policies decide.
+//!
+//! A change is recorded before it decides anything, and all changes happen one after another. If
+//! it cannot be recorded, what was in force stays in force. Decisions never wait for any of it.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use palyra_core::entry::{Entry, Stream, WhyActivated};
+use palyra_core::{Blob, Commitment, Digest, UserName};
+use palyra_journal::{Append, Expected, JournalStore, StreamAppend};
+use palyra_policy::PolicyEngine;
+use palyra_policy::operator::{Bundle, Problem};
+
+use super::folder::{Checked, Looked, PolicyPlace};
+use super::versions::{self, PolicyVersion, Sources, StagedPolicies};
+use crate::error::{Refusal, RefusalKind};
+
+/// How many problems are kept and shown.
+const MOST_PROBLEMS: usize = 20;
+
+/// Which policies decide, and what else there is to know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// The version in force.
+    pub active: PolicyVersion,
+    /// What waits for a person to activate it.
+    pub staged: Option<StagedPolicies>,
+    /// Why what the folder holds is not used.
+    pub refused: Option<RefusedPolicies>,
+    /// What the folder held when a person went back to an earlier version.
+    pub set_aside: Option<Digest>,
+}
+
+/// Policies that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedPolicies {
+    /// Of what was refused.
+    pub digest: Digest,
+    /// What is wrong, the first of them, each with file, line and column.
+    pub problems: Vec<String>,
+    /// How many more there are.
+    pub more: usize,
+}
+
+/// What came of looking at the folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Considered {
+    /// It holds what is in force.
+    Unchanged,
+    /// What it holds is in force now.
+    Activated,
+    /// What it holds waits for a person.
+    Staged,
+    /// What it holds was set aside by a rollback and did not change since.
+    SetAside,
+    /// What it holds cannot be used.
+    Refused,
+}
+
+pub(crate) struct Keeper {
+    pub(crate) place: PolicyPlace,
+    engine: Arc<PolicyEngine>,
+    journal: JournalStore,
+    /// Locked only to copy or replace the reference.
+    standing: RwLock<Arc<Standing>>,
+    /// Changes happen one after another. What the folder held when it was last dealt with.
+    seen: tokio::sync::Mutex<Option<Digest>>,
+}
+
+/// A version to be.
+struct New<'a> {
+    bundle: &'a Bundle,
+    baseline: String,
+    sources: Kept,
+    why: WhyActivated,
+    by: Option<UserName>,
+    set_aside: Option<Digest>,
+}
+
+/// Texts that are stored already, or with the version.
+enum Kept {
+    Already(Commitment),
+    Now(Blob),
+}
+
+impl Keeper {
+    /// Finds out what decides from now on: what the folder holds, or what was in force last.
+    ///
+    /// # Errors
+    /// Neither can be used, or the journal cannot be read or written.
+    pub(crate) async fn open(journal: JournalStore, place: PolicyPlace) -> Result<Self, Refusal> {
+        let looked = place.find().check();
+        let (engine, active) = first(&journal, &place, &looked).await?;
+        let beside = versions::beside(&journal)?;
+        let standing = Standing {
+            active,
+            staged: beside.staged,
+            refused: None,
+            set_aside: beside.set_aside,
+        };
+        let keeper = Self {
+            place,
+            engine: Arc::new(engine),
+            journal,
+            standing: RwLock::new(Arc::new(standing)),
+            seen: tokio::sync::Mutex::default(),
+        };
+        let mut seen = keeper.seen.lock().await;
+        keeper
+            .deal_with(looked, WhyActivated::Started, None, &mut seen)
+            .await?;
+        drop(seen);
+        keeper.announce();
+        Ok(keeper)
+    }
+
+    pub(crate) fn engine(&self) -> &Arc<PolicyEngine> {
+        &self.engine
+    }
+
+    /// How things stand.
+    pub(crate) fn standing(&self) -> Arc<Standing> {
+        let standing = self.standing.read();
+        Arc::clone(&standing.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Looks at the folder, and takes up what it holds if that is due.
+    ///
+    /// # Errors
+    /// It could not be recorded; nothing changed.
+    pub(crate) async fn consider(
+        &self,
+        why: WhyActivated,
+        by: Option<UserName>,
+    ) -> Result<Considered, Refusal> {
+        let mut seen = self.seen.lock().await;
+        // Somebody who asks is answered; an event about nothing new is not looked into.
+        let unless = match why {
+            WhyActivated::Changed => *seen,
+            WhyActivated::Started
+            | WhyActivated::Reloaded
+            | WhyActivated::Activated
+            | WhyActivated::RolledBack { .. } => None,
+        };
+        let place = self.place.clone();
+        let Some(looked) = blocking(move || place.look(unless)).await? else {
+            return Ok(Considered::Unchanged);
+        };
+        self.deal_with(looked, why, by, &mut seen).await
+    }
+
+    /// Activates what is staged, if it is this.
+    ///
+    /// # Errors
+    /// Nothing is staged, or something else; or it could not be recorded.
+    pub(crate) async fn activate_staged(
+        &self,
+        digest: Digest,
+        by: UserName,
+    ) -> Result<(), Refusal> {
+        let _one_at_a_time = self.seen.lock().await;
+        let staged = self.standing().staged.clone().ok_or_else(nothing_staged)?;
+        if staged.digest != digest {
+            return Err(Refusal::new(
+                RefusalKind::Conflict,
+                "staged_changed",
+                format!("`{digest}` is not staged; `{}` is", staged.digest),
+                "look at it again with `palyra policy list`, then activate that",
+            ));
+        }
+        // What was looked at is what is activated, whatever the folder holds by now.
+        let (sources, bundle) = self.kept(staged.sources).await?;
+        let why = WhyActivated::Activated;
+        self.activate(
+            bundle,
+            &sources,
+            Kept::Already(staged.sources),
+            why,
+            Some(by),
+            None,
+        )
+        .await
+    }
+
+    /// Goes back to an earlier version, under a new number, and sets aside what the folder holds.
+    ///
+    /// # Errors
+    /// There is no such version, it is in force, or it cannot be used; or it could not be
+    /// recorded.
+    pub(crate) async fn roll_back(&self, to: Option<u64>, by: UserName) -> Result<(), Refusal> {
+        let _one_at_a_time = self.seen.lock().await;
+        let active = self.standing().active.clone();
+        let target = match to {
+            Some(number) => {
+                versions::find(&self.journal, number)?.ok_or_else(|| unknown_version(number))?
+            }
+            None => versions::list(&self.journal, Some(active.number), 1)?
+                .pop()
+                .ok_or_else(no_earlier_version)?,
+        };
+        if target.digest == active.digest {
+            return Err(already_active(target.number, active.number));
+        }
+        let (sources, bundle) = self.kept(target.sources).await?;
+        let place = self.place.clone();
+        let found = blocking(move || place.find()).await?;
+        let why = WhyActivated::RolledBack { to: target.number };
+        let (kept, aside) = (Kept::Already(target.sources), found.of_files());
+        self.activate(bundle, &sources, kept, why, Some(by), aside)
+            .await
+    }
+
+    async fn kept(&self, sources: Commitment) -> Result<(Sources, Bundle), Refusal> {
+        let journal = self.journal.clone();
+        blocking(move || {
+            let sources = Sources::kept(&journal, &sources)?;
+            let bundle = sources.bundle().map_err(|problems| unusable(&problems))?;
+            Ok((sources, bundle))
+        })
+        .await?
+    }
+
+    async fn deal_with(
+        &self,
+        looked: Looked,
+        why: WhyActivated,
+        by: Option<UserName>,
+        seen: &mut Option<Digest>,
+    ) -> Result<Considered, Refusal> {
+        let digest = looked.digest;
+        let considered = match looked.set {
+            Err(problems) => self.refuse(digest, &problems).await?,
+            Ok(checked) => self.take_up(digest, checked, why, by).await?,
+        };
+        *seen = Some(digest);
+        Ok(considered)
+    }
+
+    async fn take_up(
+        &self,
+        digest: Digest,
+        checked: Checked,
+        why: WhyActivated,
+        by: Option<UserName>,
+    ) -> Result<Considered, Refusal> {
+        let standing = self.standing();
+        let Checked { sources, bundle } = checked;
+        let considered = if bundle.digest() == standing.active.digest {
+            self.withdraw().await?;
+            Considered::Unchanged
+        } else if standing.set_aside == Some(digest) && why != WhyActivated::Reloaded {
+            Considered::SetAside
+        } else if self.place.staging {
+            self.stage(&bundle, &sources).await?;
+            Considered::Staged
+        } else {
+            let kept = Kept::Now(sources.blob());
+            self.activate(bundle, &sources, kept, why, by, None).await?;
+            Considered::Activated
+        };
+        self.stands(|standing| {
+            if standing.refused.take().is_some() {
+                tracing::info!("the policies in the folder can be used again");
+            }
+        });
+        Ok(considered)
+    }
+
+    /// Records a version and lets it decide.
+    async fn activate(
+        &self,
+        bundle: Bundle,
+        sources: &Sources,
+        kept: Kept,
+        why: WhyActivated,
+        by: Option<UserName>,
+        set_aside: Option<Digest>,
+    ) -> Result<(), Refusal> {
+        let new = New {
+            bundle: &bundle,
+            baseline: sources.baseline_name().to_owned(),
+            sources: kept,
+            why,
+            by,
+            set_aside,
+        };
+        let number = self.standing().active.number.saturating_add(1);
+        let active = record(&self.journal, number, new).await?;
+        let engine = Arc::clone(&self.engine);
+        blocking(move || engine.replace(&bundle)).await??;
+        self.stands(|standing| {
+            standing.staged = None;
+            standing.set_aside = set_aside;
+            standing.active = active;
+        });
+        self.announce();
+        Ok(())
+    }
+
+    async fn stage(&self, bundle: &Bundle, sources: &Sources) -> Result<(), Refusal> {
+        let digest = bundle.digest();
+        if self.standing().staged.as_ref().map(|it| it.digest) == Some(digest) {
+            return Ok(());
+        }
+        let blob = sources.blob();
+        let entry = Entry::PolicyStaged {
+            digest,
+            baseline: sources.baseline_name().to_owned(),
+            files: bundle.version(0).files,
+            sources: blob.commitment(),
+        };
+        append(&self.journal, entry, vec![blob]).await?;
+        let beside = versions::beside(&self.journal)?;
+        self.stands(|standing| {
+            standing.staged = beside.staged;
+            standing.set_aside = None;
+        });
+        tracing::warn!(%digest, "changed policies wait to be activated: palyra policy activate {digest}");
+        Ok(())
+    }
+
+    async fn withdraw(&self) -> Result<(), Refusal> {
+        let Some(staged) = self.standing().staged.clone() else {
+            return Ok(());
+        };
+        let digest = staged.digest;
+        append(&self.journal, Entry::PolicyWithdrawn { digest }, Vec::new()).await?;
+        self.stands(|standing| standing.staged = None);
+        tracing::info!(%digest, "what was staged is no longer in the folder");
+        Ok(())
+    }
+
+    async fn refuse(&self, digest: Digest, problems: &[Problem]) -> Result<Considered, Refusal> {
+        let refused = RefusedPolicies {
+            digest,
+            problems: shown(problems),
+            more: problems.len().saturating_sub(MOST_PROBLEMS),
+        };
+        let folder = self.place.folder.display();
+        let version = self.standing().active.number;
+        for problem in &refused.problems {
+            tracing::error!(%folder, problem, version, "a policy cannot be used; this version stays in force");
+        }
+        // First what people see: it must not depend on whether the journal takes entries.
+        self.stands(|standing| standing.refused = Some(refused.clone()));
+        if versions::beside(&self.journal)?.refused != Some(digest) {
+            let problems = refused.problems;
+            let entry = Entry::PolicyRefused { digest, problems };
+            append(&self.journal, entry, Vec::new()).await?;
+        }
+        Ok(Considered::Refused)
+    }
+
+    fn stands(&self, edit: impl FnOnce(&mut Standing)) {
+        let mut standing = self
+            .standing
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        edit(Arc::make_mut(&mut standing));
+    }
+
+    fn announce(&self) {
+        let active = &self.standing().active;
+        tracing::info!(
+            version = active.number,
+            policy_version = %active.policy_version,
+            baseline = %active.baseline,
+            files = active.files.len(),
+            why = active.why.as_str(),
+            "policies in force"
+        );
+    }
+}
+
+/// What decides at a start: the folder's set where that is due, else the last one in force.
+async fn first(
+    journal: &JournalStore,
+    place: &PolicyPlace,
+    looked: &Looked,
+) -> Result<(PolicyEngine, PolicyVersion), Refusal> {
+    let Some(last) = versions::latest(journal)? else {
+        return match &looked.set {
+            Err(problems) => Err(cannot_start(place, problems)),
+            Ok(checked) => start_with(journal, 1, checked).await,
+        };
+    };
+    let set_aside = versions::beside(journal)?.set_aside;
+    let waits = place.staging || set_aside == Some(looked.digest);
+    match &looked.set {
+        Ok(checked) if checked.bundle.digest() == last.digest => {
+            Ok((checked.bundle.engine()?, last))
+        }
+        Ok(checked) if !waits => start_with(journal, last.number + 1, checked).await,
+        Ok(_) | Err(_) => start_with_last(journal, place, looked, last, set_aside).await,
+    }
+}
+
+/// Takes up what the folder holds.
+async fn start_with(
+    journal: &JournalStore,
+    number: u64,
+    checked: &Checked,
+) -> Result<(PolicyEngine, PolicyVersion), Refusal> {
+    let engine = checked.bundle.engine()?;
+    let new = New {
+        bundle: &checked.bundle,
+        baseline: checked.sources.baseline_name().to_owned(),
+        sources: Kept::Now(checked.sources.blob()),
+        why: WhyActivated::Started,
+        by: None,
+        set_aside: None,
+    };
+    let version = record(journal, number, new).await?;
+    Ok((engine, version))
+}
+
+/// Goes on with what was in force last.
+async fn start_with_last(
+    journal: &JournalStore,
+    place: &PolicyPlace,
+    looked: &Looked,
+    last: PolicyVersion,
+    set_aside: Option<Digest>,
+) -> Result<(PolicyEngine, PolicyVersion), Refusal> {
+    let sources = Sources::kept(journal, &last.sources)?;
+    let bundle = sources.bundle().map_err(|problems| match &looked.set {
+        Err(own) => cannot_start(place, own),
+        Ok(_) => kept_unusable(last.number, &problems),
+    })?;
+    let engine = bundle.engine()?;
+    if bundle.digest() == last.digest {
+        return Ok((engine, last));
+    }
+    // The same texts under another schema, of a newer or older program: another set.
+    let new = New {
+        bundle: &bundle,
+        baseline: sources.baseline_name().to_owned(),
+        sources: Kept::Already(last.sources),
+        why: WhyActivated::Started,
+        by: None,
+        set_aside,
+    };
+    let version = record(journal, last.number + 1, new).await?;
+    Ok((engine, version))
+}
+
+/// Makes a version durable, and gives it back as it is recorded.
+async fn record(
+    journal: &JournalStore,
+    number: u64,
+    new: New<'_>,
+) -> Result<PolicyVersion, Refusal> {
+    let (sources, blobs) = match new.sources {
+        Kept::Already(commitment) => (commitment, Vec::new()),
+        Kept::Now(blob) => (blob.commitment(), vec![blob]),
+    };
+    let entry = Entry::PolicyActivated {
+        number,
+        digest: new.bundle.digest(),
+        policy_version: new.bundle.version_text(),
+        baseline: new.baseline,
+        files: new.bundle.version(number).files,
+        sources,
+        why: new.why,
+        by: new.by,
+        set_aside: new.set_aside,
+    };
+    append(journal, entry, blobs).await?;
+    versions::find(journal, number)?.ok_or_else(|| unknown_version(number))
+}
+
+async fn append(journal: &JournalStore, entry: Entry, blobs: Vec<Blob>) -> Result<(), Refusal> {
+    let streams = vec![StreamAppend {
+        stream: Stream::Policy,
+        expected: Expected::Any,
+        entries: vec![entry],
+    }];
+    journal.append(Append { streams, blobs }).await?;
+    Ok(())
+}
+
+/// Reading and checking thousands of policies takes a while, and the disk its time.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Refusal> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| {
+        tracing::error!(%error, "work on policies broke");
+        Refusal::new(
+            RefusalKind::Unavailable,
+            "internal_error",
+            "work on policies broke inside the daemon",
+            "see the daemon's log; what was in force stays in force",
+        )
+    })
+}
+
+fn shown(problems: &[Problem]) -> Vec<String> {
+    let first = problems.iter().take(MOST_PROBLEMS);
+    first.map(ToString::to_string).collect()
+}
+
+fn cannot_start(place: &PolicyPlace, problems: &[Problem]) -> Refusal {
+    let folder = place.folder.display();
+    let message = format!(
+        "the policies in `{folder}` cannot be used; try `palyra policy check`\n{}",
+        shown(problems).join("\n")
+    );
+    let next_step = "put them right; `palyra policy check` shows everything";
+    Refusal::new(RefusalKind::Invalid, "policies_invalid", message, next_step)
+}
+
+fn kept_unusable(number: u64, problems: &[Problem]) -> Refusal {
+    let message = format!(
+        "what the folder holds waits to be activated, and policy version {number} cannot be used \
+         by this palyrad; start it once with `staging = false` to take up the folder, or use the \
+         palyrad before\n{}",
+        shown(problems).join("\n")
+    );
+    Refusal::new(
+        RefusalKind::Invalid,
+        "policy_version_unusable",
+        message,
+        "start it once with `staging = false` in palyra.toml",
+    )
+}
+
+fn unusable(problems: &[Problem]) -> Refusal {
+    let message = format!(
+        "this policy version cannot be used by this palyrad: {}",
+        shown(problems).join("; ")
+    );
+    Refusal::new(
+        RefusalKind::Conflict,
+        "policy_version_unusable",
+        message,
+        "choose another one of `palyra policy versions`",
+    )
+}
+
+fn nothing_staged() -> Refusal {
+    Refusal::new(
+        RefusalKind::Conflict,
+        "nothing_staged",
+        "no policies wait to be activated",
+        "change a file and see `palyra policy list`; without `staging` a change counts at once",
+    )
+}
+
+pub(super) fn unknown_version(number: u64) -> Refusal {
+    Refusal::new(
+        RefusalKind::NotFound,
+        "unknown_policy_version",
+        format!("there is no policy version {number}"),
+        "see `palyra policy versions`",
+    )
+}
+
+fn no_earlier_version() -> Refusal {
+    Refusal::new(
+        RefusalKind::Conflict,
+        "no_earlier_version",
+        "there is no policy version before the one in force",
+        "see `palyra policy versions`",
+    )
+}
+
+fn already_active(target: u64, active: u64) -> Refusal {
+    let message = match target == active {
+        true => format!("policy version {target} is in force"),
+        false => format!("policy version {target} is what is in force as version {active}"),
+    };
+    Refusal::new(
+        RefusalKind::Conflict,
+        "already_active",
+        message,
+        "choose another one of `palyra policy versions`",
+    )
+}
