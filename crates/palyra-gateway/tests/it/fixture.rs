@@ -8,13 +8,14 @@ use palyra_approval::ApprovalsFold;
 use palyra_core::entry::Fold;
 use palyra_core::{CanonicalJson, Clock, DigestKey, Facts, Principal, SystemClock, UserName};
 use palyra_gateway::calls::CallsFold;
+use palyra_gateway::policies::{PolicyBesideFold, PolicyPlace, PolicyVersionsFold};
 use palyra_gateway::tools::Registry;
 use palyra_gateway::{
     Budget, Caller, Event, FloodLimits, GatewayService, People, ProposedCall, Settings,
 };
 use palyra_identity::AgentsFold;
 use palyra_journal::JournalStore;
-use palyra_policy::{DEFAULT_POLICY_SRC, PolicyEngine};
+use palyra_policy::Baseline;
 use palyra_sandbox::{Sandbox, SandboxSettings};
 
 pub(crate) const AGENT: &str = "a";
@@ -45,8 +46,17 @@ impl House {
             Box::new(CallsFold),
             Box::new(ApprovalsFold),
             Box::new(AgentsFold),
+            Box::new(PolicyVersionsFold),
+            Box::new(PolicyBesideFold),
         ];
         let journal = JournalStore::open(&own.join("journal"), folds, Arc::clone(&clock));
+        let place = PolicyPlace {
+            folder: home.join("policies"),
+            baseline: Baseline::Standard,
+            staging: false,
+        };
+        std::fs::create_dir(&place.folder).unwrap();
+        std::fs::write(place.folder.join("own.cedar"), policies).unwrap();
         let settings = Settings {
             budget: Budget::default(),
             floods: FloodLimits::default(),
@@ -57,7 +67,7 @@ impl House {
             people: People::of("", home),
         };
         let gateway = GatewayService::open(
-            PolicyEngine::new(&format!("{DEFAULT_POLICY_SRC}\n{policies}")).unwrap(),
+            place,
             journal.unwrap(),
             sandbox.await.unwrap(),
             Registry::standard().unwrap(),

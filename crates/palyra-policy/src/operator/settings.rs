@@ -122,7 +122,11 @@ mod tests {
     #[test]
     fn an_empty_list_is_a_list() {
         let source = named("allowed_tools = []").source().unwrap();
-        assert!(source.text.contains("context.tool in []"), "{}", source.text);
+        assert!(
+            source.text.contains("context.tool in []"),
+            "{}",
+            source.text
+        );
     }
 
     #[test]
