@@ -86,6 +86,7 @@ pub fn of_process(call: &ProcessCall<'_>, resolver: &dyn Resolver) -> Analysis {
         home: call.home,
         folders: vec![call.cwd.to_owned()],
         functions: BTreeSet::new(),
+        repeated: 0,
         segments: Vec::new(),
         effects: Vec::new(),
         programs: Vec::new(),

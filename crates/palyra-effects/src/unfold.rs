@@ -10,7 +10,7 @@ use crate::opaque::Opaque;
 use crate::programs::{self, Dialect, Entry};
 use crate::resolver::Resolver;
 use crate::words::Word;
-use crate::{network, paths, risk, wrappers};
+use crate::{builtins, network, paths, risk, wrappers};
 
 /// Wrappers and shells inside each other.
 const DEEPEST: usize = 12;
@@ -36,6 +36,8 @@ pub(crate) struct Unfolder<'a> {
     pub(crate) home: Option<&'a str>,
     pub(crate) folders: Vec<PathBuf>,
     pub(crate) functions: BTreeSet<String>,
+    /// Loops and functions around what is read now: it may run again, in another folder.
+    pub(crate) repeated: usize,
     pub(crate) segments: Vec<Segment>,
     pub(crate) effects: Vec<Effect>,
     pub(crate) programs: Vec<ProgramFacts>,
@@ -144,7 +146,8 @@ impl Unfolder<'_> {
             return called;
         }
         let same = |group| is.1.is(group) == called.1.is(group);
-        if same(ProgramGroup::Interpreters) && same(ProgramGroup::Wrappers) {
+        let read = is.1.shell.is_some() == called.1.shell.is_some();
+        if read && same(ProgramGroup::Interpreters) && same(ProgramGroup::Wrappers) {
             return called;
         }
         self.opaque(Opaque::Disguised);
@@ -274,10 +277,12 @@ impl Unfolder<'_> {
             };
             match text {
                 "--" => break rest.next(),
-                "--login" | "--norc" | "--noprofile" | "--posix" | "--verbose" => {}
+                "--norc" | "--noprofile" | "--verbose" => {}
                 "-" => break rest.next(),
-                "-o" | "+o" | "-O" | "+O" => {
-                    rest.next();
+                "-o" | "+o" => {
+                    if !rest.next().is_some_and(builtins::is_shell_option) {
+                        return self.opaque(Opaque::UnknownOption);
+                    }
                 }
                 _ if text.starts_with("--") => return self.opaque(Opaque::UnknownOption),
                 _ if text.starts_with(['-', '+']) => {
@@ -285,16 +290,22 @@ impl Unfolder<'_> {
                     // `-euo pipefail`: the last letter takes a word.
                     let letters = match letters.strip_suffix('o') {
                         Some(before) => {
-                            rest.next();
+                            if !rest.next().is_some_and(builtins::is_shell_option) {
+                                return self.opaque(Opaque::UnknownOption);
+                            }
                             before
                         }
                         None => letters,
                     };
                     if !letters
                         .chars()
-                        .all(|letter| "abcefhlmnpstuvxBCEHPT".contains(letter))
+                        .all(|letter| "abcefhlmnpstuvxBCEPT".contains(letter))
                     {
                         return self.opaque(Opaque::UnknownOption);
+                    }
+                    // A login shell runs files of the home first, and they may set `PATH`.
+                    if letters.contains('l') {
+                        self.opaque(Opaque::Environment);
                     }
                     command |= letters.contains('c');
                     stdin |= letters.contains('s');
@@ -330,6 +341,11 @@ impl Unfolder<'_> {
                 | "powershell"
                 | "rc"
                 | "es"
+                | "ksh"
+                | "mksh"
+                | "lksh"
+                | "yash"
+                | "posh"
         ) {
             return self.opaque(Opaque::Dialect);
         }
@@ -383,6 +399,14 @@ impl Unfolder<'_> {
             Ok(host) => self.effect(Effect::NetConnect { host, port }),
             Err(_) => self.opaque(Opaque::UnknownHost),
         }
+    }
+
+    /// A shell's `cd`. What was read before it may run after it: the body of a loop or a function.
+    pub(crate) fn cd(&mut self, given: &str) {
+        if self.repeated > 0 || !self.functions.is_empty() {
+            self.opaque(Opaque::UnknownPath);
+        }
+        self.change_folder(given);
     }
 
     /// Stands in another folder from here on, or may.
