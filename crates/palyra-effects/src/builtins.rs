@@ -113,7 +113,10 @@ fn sets(to: &mut Unfolder<'_>, arguments: &[Word]) {
                 if !letters.all(|letter| "abefhmnptuvxBCET".contains(letter)) {
                     // `set -eo pipefail`
                     let known = text.ends_with('o')
-                        && text.chars().skip(1).all(|letter| "abefhmnptuvxBCETo".contains(letter))
+                        && text
+                            .chars()
+                            .skip(1)
+                            .all(|letter| "abefhmnptuvxBCETo".contains(letter))
                         && words.next().is_some_and(is_shell_option);
                     if !known {
                         to.opaque(Opaque::Evaluates);
@@ -166,7 +169,10 @@ fn assigns(to: &mut Unfolder<'_>, argv: &[Word]) {
             to.opaque(Opaque::Environment);
         }
         // A subscript is evaluated, up to the value.
-        let subscript = text.split('=').next().is_some_and(|name| name.contains('['));
+        let subscript = text
+            .split('=')
+            .next()
+            .is_some_and(|name| name.contains('['));
         if subscript || !is_plain_option(called, text) {
             to.opaque(Opaque::Evaluates);
         }
@@ -235,7 +241,7 @@ fn is_name(text: &str) -> bool {
 
 /// Variables that decide which programs are found, what they load, run or connect through.
 pub(crate) fn is_decisive(name: &str) -> bool {
-    const NAMES: [&str; 46] = [
+    const NAMES: [&str; 61] = [
         "PATH",
         "IFS",
         "ENV",
@@ -282,12 +288,30 @@ pub(crate) fn is_decisive(name: &str) -> bool {
         "RSYNC_RSH",
         "EXINIT",
         "VIMINIT",
+        "RIPGREP_CONFIG_PATH",
+        "INPUTRC",
+        "HOSTALIASES",
+        "LOCALDOMAIN",
+        "RES_OPTIONS",
+        "GREP_OPTIONS",
+        "TMPDIR",
+        "TEXINPUTS",
+        "LUA_PATH",
+        "LUA_CPATH",
+        "LUA_INIT",
+        "AWKPATH",
+        "PHPRC",
+        "PHP_INI_SCAN_DIR",
+        "ZDOTDIR",
     ];
-    const PREFIXES: [&str; 16] = [
+    const PREFIXES: [&str; 24] = [
         "LD_", "DYLD_", "BASH", "GIT_", "PYTHON", "PERL", "JAVA_", "_JAVA", "JDK_", "CARGO_",
-        "NPM_", "npm_", "XDG_", "GO", "DOCKER_", "KUBE",
+        "NPM_", "npm_", "XDG_", "GO", "DOCKER_", "KUBE", "OPENSSL_", "SSL_", "GLIBC_", "MALLOC_",
+        "PIP_", "UV_", "MAVEN_", "GRADLE_",
     ];
-    const SUFFIXES: [&str; 4] = ["_PAGER", "_EDITOR", "_PROXY", "_proxy"];
+    const SUFFIXES: [&str; 6] = [
+        "_PAGER", "_EDITOR", "_PROXY", "_proxy", "_WRAPPER", "_PRELOAD",
+    ];
     NAMES.contains(&name)
         || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
         || SUFFIXES.iter().any(|suffix| name.ends_with(suffix))

@@ -37,6 +37,15 @@ impl Word {
         }
     }
 
+    /// The same where quotes inside a substitution do not matter: `"$(cat "$x")"` is one value.
+    pub(crate) fn is_one_value(&self) -> bool {
+        let inside = self
+            .shown()
+            .strip_prefix("\"$(")
+            .and_then(|rest| rest.strip_suffix(")\""));
+        self.is_one() || inside.is_some_and(|inside| !inside.contains(")\""))
+    }
+
     /// Whether this may turn out to be an option, or several words with one among them.
     pub(crate) fn may_be_option(&self) -> bool {
         let Self::Unknown(written) = self else {
