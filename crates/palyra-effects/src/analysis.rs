@@ -33,8 +33,8 @@ pub struct ProcessCall<'a> {
     pub cwd: &'a Path,
     /// Its `PATH`.
     pub path: &'a str,
-    /// The names of the variables that the call itself sets, without `PATH`.
-    pub environment: &'a [&'a str],
+    /// The variables that the call itself sets, without `PATH`.
+    pub environment: &'a [(&'a str, &'a str)],
     /// What it reads on standard input, when the call says so.
     pub stdin: Option<&'a str>,
     /// Its `HOME`.
@@ -86,6 +86,7 @@ pub fn of_process(call: &ProcessCall<'_>, resolver: &dyn Resolver) -> Analysis {
         home: call.home,
         folders: vec![call.cwd.to_owned()],
         functions: BTreeSet::new(),
+        repeated: 0,
         segments: Vec::new(),
         effects: Vec::new(),
         programs: Vec::new(),
@@ -96,7 +97,8 @@ pub fn of_process(call: &ProcessCall<'_>, resolver: &dyn Resolver) -> Analysis {
     if call
         .environment
         .iter()
-        .any(|name| builtins::is_decisive(name))
+        .any(|(name, _)| builtins::is_decisive(name))
+        || has_own_programs(call)
     {
         unfolder.opaque(Opaque::Environment);
     }
@@ -121,6 +123,13 @@ pub fn of_process(call: &ProcessCall<'_>, resolver: &dyn Resolver) -> Analysis {
         risk,
         breadth,
     }
+}
+
+/// Whether programs are looked up where the agent can put them: those that a call names are found
+/// and seen, but they look for others themselves (`tar` for `gzip`, `git` for `ssh`).
+fn has_own_programs(call: &ProcessCall<'_>) -> bool {
+    let mut folders = call.path.split(':').map(Path::new);
+    folders.any(|folder| !folder.is_absolute() || folder.starts_with(call.workspace))
 }
 
 /// What a file tool's call does to `path`, absolute.

@@ -19,20 +19,23 @@ pub(crate) enum Builtin {
     ChangesFolder,
     /// Like [`Builtin::Plain`], but `-v` and `-R` take names with subscripts.
     Tests,
+    /// Like [`Builtin::Plain`] without options; with some it runs or writes something.
+    Bare,
 }
 
 pub(crate) fn of(name: &str) -> Option<Builtin> {
     Some(match name {
         "" | ":" | "true" | "false" | "echo" | "printf" | "pwd" | "exit" | "return" | "break"
-        | "continue" | "shift" | "wait" | "jobs" | "fg" | "bg" | "umask" | "ulimit" | "times"
-        | "type" | "kill" | "disown" | "suspend" | "logout" | "dirs" | "caller" | "history"
-        | "help" => match name {
+        | "continue" | "shift" | "fg" | "bg" | "umask" | "ulimit" | "times" | "type" | "kill"
+        | "disown" | "suspend" | "logout" | "dirs" | "caller" | "help" => match name {
             // As programs they are the same; `kill` is a program for policy, too.
             "kill" | "" => return None,
             "printf" => Builtin::Assigns,
             _ => Builtin::Plain,
         },
         "test" | "[" => Builtin::Tests,
+        // `jobs -x` runs a command, `history -w` writes a file, `wait -p` takes a name.
+        "jobs" | "history" | "wait" => Builtin::Bare,
         "eval" | "source" | "." | "trap" | "alias" | "unalias" | "enable" | "hash" | "bind"
         | "complete" | "compgen" | "compopt" | "fc" | "shopt" | "pushd" | "popd" | "let" => {
             Builtin::Evaluates
@@ -57,14 +60,14 @@ pub(crate) fn run(
         Builtin::Plain => {}
         Builtin::Evaluates => to.opaque(Opaque::Evaluates),
         Builtin::Tests => {
-            let subscripts = |word: &Word| matches!(word.known(), Some("-v" | "-R") | None);
-            let first = arguments.first().is_some_and(|word| word.known().is_some());
-            if arguments
-                .iter()
-                .any(|word| matches!(word.known(), Some("-v" | "-R")))
-                || (!first && arguments.first().is_some_and(subscripts))
-            {
+            if tests_a_subscript(arguments) {
                 to.opaque(Opaque::Arithmetic);
+            }
+        }
+        Builtin::Bare => {
+            let option = |word: &Word| word.known().is_none_or(|text| text.starts_with('-'));
+            if arguments.iter().any(option) {
+                to.opaque(Opaque::Evaluates);
             }
         }
         Builtin::Assigns => assigns(to, &argv),
@@ -73,9 +76,86 @@ pub(crate) fn run(
     }
 }
 
+/// Whether `-v` or `-R` is there, or may come out of a variable: `[ $x ]` may be `[ -v a[$(id)] ]`.
+fn tests_a_subscript(arguments: &[Word]) -> bool {
+    let plain = |word: &Word| !matches!(word.known(), Some("-v" | "-R"));
+    let known = |at: usize| arguments.get(at).is_some_and(|word| word.known().is_some());
+    // With two words in quotes or fewer, only an operator that is known can be one.
+    let single = |word: &Word| word.known().is_some() || word.is_one();
+    let operator = match arguments.len() - usize::from(is_closed(arguments)) {
+        0 | 1 => true,
+        2 => known(0),
+        3 => known(1) && !matches!(arguments.first().and_then(Word::known), Some("!")),
+        _ => arguments.iter().all(|word| word.known().is_some()),
+    };
+    !(operator && arguments.iter().all(|word| plain(word) && single(word)))
+}
+
+/// The `]` of `[`.
+fn is_closed(arguments: &[Word]) -> bool {
+    arguments.last().and_then(Word::known) == Some("]")
+}
+
+/// `set`: options that change how the text after them is read make it unreadable.
+fn sets(to: &mut Unfolder<'_>, arguments: &[Word]) {
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        match word.known() {
+            Some("--" | "-") => return,
+            Some("-o" | "+o") => {
+                let named = words.next().is_none_or(is_shell_option);
+                if !named {
+                    to.opaque(Opaque::Evaluates);
+                }
+            }
+            Some(text) if text.starts_with(['-', '+']) => {
+                let mut letters = text.chars().skip(1).peekable();
+                if !letters.all(|letter| "abefhmnptuvxBCET".contains(letter)) {
+                    // `set -eo pipefail`
+                    let known = text.ends_with('o')
+                        && text
+                            .chars()
+                            .skip(1)
+                            .all(|letter| "abefhmnptuvxBCETo".contains(letter))
+                        && words.next().is_some_and(is_shell_option);
+                    if !known {
+                        to.opaque(Opaque::Evaluates);
+                    }
+                }
+            }
+            Some(_) => return,
+            None => return to.opaque(Opaque::Evaluates),
+        }
+    }
+}
+
+/// Options of a shell that do not change what its text means.
+pub(crate) fn is_shell_option(word: &Word) -> bool {
+    matches!(
+        word.known(),
+        Some(
+            "pipefail"
+                | "errexit"
+                | "nounset"
+                | "xtrace"
+                | "verbose"
+                | "noglob"
+                | "noclobber"
+                | "noexec"
+                | "errtrace"
+                | "allexport"
+        )
+    )
+}
+
 fn assigns(to: &mut Unfolder<'_>, argv: &[Word]) {
     let called = argv.first().map_or("", Word::shown);
-    let names = called != "printf" || argv.iter().any(|word| word.known() == Some("-v"));
+    if called == "set" {
+        return sets(to, argv.get(1..).unwrap_or_default());
+    }
+    // `printf -vPATH` is `printf -v PATH`; an option behind the format is a value.
+    let first = argv.get(1).map(Word::known);
+    let names = called != "printf" || !matches!(first, Some(Some(text)) if !text.starts_with("-v"));
     for word in argv.iter().skip(1).filter(|_| names) {
         let Some(text) = word.known() else {
             // `export A=$(date)` is known by its name, `export $x` by nothing.
@@ -88,13 +168,36 @@ fn assigns(to: &mut Unfolder<'_>, argv: &[Word]) {
         if is_decisive(name) {
             to.opaque(Opaque::Environment);
         }
-        // A subscript is evaluated; -C of mapfile is a command, -n a name from data, -k a job.
-        let subscript = text.contains('[') && !text.contains('=');
-        let option = matches!(text, "-C" | "-n" | "-i" | "-k") || text.starts_with("-C");
-        if subscript || (option && !matches!(called, "printf" | "set")) {
+        // A subscript is evaluated, up to the value.
+        let subscript = text
+            .split('=')
+            .next()
+            .is_some_and(|name| name.contains('['));
+        if subscript || !is_plain_option(called, text) {
             to.opaque(Opaque::Evaluates);
         }
     }
+}
+
+/// Others evaluate (`-i`), run (`mapfile -C`), name another variable (`-n`) or have one attached.
+fn is_plain_option(called: &str, text: &str) -> bool {
+    let Some(letters) = text.strip_prefix('-').or(text.strip_prefix('+')) else {
+        return true;
+    };
+    let plain = match called {
+        "read" => "ers",
+        "unset" => "vf",
+        "mapfile" | "readarray" => "t",
+        "printf" => return letters == "v",
+        "getopts" => return true,
+        _ => "aAfFgIlprtux-",
+    };
+    let valued = match called {
+        "read" => matches!(letters, "a" | "d" | "n" | "N" | "p" | "t" | "u"),
+        "mapfile" | "readarray" => matches!(letters, "d" | "n" | "O" | "s" | "u"),
+        _ => false,
+    };
+    valued || letters.chars().all(|letter| plain.contains(letter))
 }
 
 fn runs(to: &mut Unfolder<'_>, arguments: &[Word], input: Input, depth: usize) {
@@ -102,7 +205,7 @@ fn runs(to: &mut Unfolder<'_>, arguments: &[Word], input: Input, depth: usize) {
     while let [first, tail @ ..] = rest {
         match first.known() {
             Some("-v" | "-V") => return,
-            Some("-p" | "-c" | "-l" | "--") => rest = tail,
+            Some("--") => rest = tail,
             Some(option) if option.starts_with('-') => return to.opaque(Opaque::UnknownOption),
             Some(_) | None => break,
         }
@@ -122,9 +225,9 @@ fn changes_folder(to: &mut Unfolder<'_>, arguments: &[Word]) {
         next = given.next();
     }
     match next {
-        Some(Some(folder)) if !folder.starts_with('-') => to.change_folder(folder),
+        Some(Some(folder)) if !folder.starts_with('-') => to.cd(folder),
         None => match to.home.map(str::to_owned) {
-            Some(home) => to.change_folder(&home),
+            Some(home) => to.cd(&home),
             None => to.opaque(Opaque::UnknownPath),
         },
         Some(_) => to.opaque(Opaque::UnknownPath),
@@ -138,7 +241,7 @@ fn is_name(text: &str) -> bool {
 
 /// Variables that decide which programs are found, what they load, run or connect through.
 pub(crate) fn is_decisive(name: &str) -> bool {
-    const NAMES: [&str; 46] = [
+    const NAMES: [&str; 61] = [
         "PATH",
         "IFS",
         "ENV",
@@ -185,12 +288,30 @@ pub(crate) fn is_decisive(name: &str) -> bool {
         "RSYNC_RSH",
         "EXINIT",
         "VIMINIT",
+        "RIPGREP_CONFIG_PATH",
+        "INPUTRC",
+        "HOSTALIASES",
+        "LOCALDOMAIN",
+        "RES_OPTIONS",
+        "GREP_OPTIONS",
+        "TMPDIR",
+        "TEXINPUTS",
+        "LUA_PATH",
+        "LUA_CPATH",
+        "LUA_INIT",
+        "AWKPATH",
+        "PHPRC",
+        "PHP_INI_SCAN_DIR",
+        "ZDOTDIR",
     ];
-    const PREFIXES: [&str; 16] = [
+    const PREFIXES: [&str; 24] = [
         "LD_", "DYLD_", "BASH", "GIT_", "PYTHON", "PERL", "JAVA_", "_JAVA", "JDK_", "CARGO_",
-        "NPM_", "npm_", "XDG_", "GO", "DOCKER_", "KUBE",
+        "NPM_", "npm_", "XDG_", "GO", "DOCKER_", "KUBE", "OPENSSL_", "SSL_", "GLIBC_", "MALLOC_",
+        "PIP_", "UV_", "MAVEN_", "GRADLE_",
     ];
-    const SUFFIXES: [&str; 4] = ["_PAGER", "_EDITOR", "_PROXY", "_proxy"];
+    const SUFFIXES: [&str; 6] = [
+        "_PAGER", "_EDITOR", "_PROXY", "_proxy", "_WRAPPER", "_PRELOAD",
+    ];
     NAMES.contains(&name)
         || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
         || SUFFIXES.iter().any(|suffix| name.ends_with(suffix))

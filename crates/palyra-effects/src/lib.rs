@@ -13,8 +13,11 @@
 mod analysis;
 mod arguments;
 mod builtins;
+mod git;
+mod interpreters;
 mod network;
 mod opaque;
+mod operands;
 mod paths;
 mod programs;
 mod resolver;

@@ -2,14 +2,15 @@
 
 use palyra_core::Effect;
 
-use crate::arguments::{Options, Taken};
+use crate::arguments::Options;
+use crate::git;
 use crate::opaque::Opaque;
 use crate::unfold::Unfolder;
 use crate::words::Word;
 
 const CURL: Options = Options {
     plain: "#0123456afgGiIjJkLMnNOpqRsSvVZ",
-    valued: "AbcCdDeEFhHmoPQrtTuUwXyYz",
+    valued: "AbcCdDeEFhHmoQrtTuUwXyYz",
     long: &[
         "compressed",
         "fail",
@@ -97,7 +98,7 @@ const CURL: Options = Options {
 };
 
 const WGET: Options = Options {
-    plain: "bcdEFHhkKLmNnpqrSvVx46",
+    plain: "bcdEFhkKLmNnpqrSvVx46",
     valued: "aADIlOoPQRtTUwX",
     long: &[
         "quiet",
@@ -156,15 +157,15 @@ const SCP: Options = Options {
     valued: "cilPX",
     long: &[],
     long_valued: &[],
-    anywhere: false,
+    anywhere: true,
 };
 
 const NC: Options = Options {
-    plain: "46CDdFhklNnrStUuvZz",
+    plain: "46CDdFhNnrStuvZz",
     valued: "IiMmOPpqsTVWw",
     long: &[],
     long_valued: &[],
-    anywhere: false,
+    anywhere: true,
 };
 
 const PING: Options = Options {
@@ -172,6 +173,49 @@ const PING: Options = Options {
     valued: "cFiIlmMpQsStTwW",
     long: &[],
     long_valued: &[],
+    anywhere: true,
+};
+
+const RSYNC: Options = Options {
+    plain: "0468abcdghiklmnopqrstuvxyzACDEFHIJKLNOPRSUWX",
+    valued: "fB",
+    long: &[
+        "archive",
+        "checksum",
+        "compress",
+        "delete",
+        "delete-after",
+        "delete-before",
+        "delete-during",
+        "delete-excluded",
+        "dry-run",
+        "existing",
+        "force",
+        "human-readable",
+        "ignore-existing",
+        "inplace",
+        "itemize-changes",
+        "links",
+        "list-only",
+        "mkpath",
+        "no-perms",
+        "partial",
+        "perms",
+        "progress",
+        "prune-empty-dirs",
+        "quiet",
+        "recursive",
+        "relative",
+        "size-only",
+        "stats",
+        "times",
+        "update",
+        "verbose",
+    ],
+    long_valued: &[
+        "bwlimit", "chmod", "chown", "exclude", "include", "info", "max-size", "min-size",
+        "timeout",
+    ],
     anywhere: true,
 };
 
@@ -183,15 +227,21 @@ pub(crate) fn unfold(to: &mut Unfolder<'_>, name: &str, arguments: &[Word]) {
     match name {
         // Unfolded as the wrapper it is.
         "ssh" => {}
-        "git" => git(to, arguments),
+        "git" => git::unfold(to, arguments),
         "curl" => fetch(to, &CURL, arguments),
         "wget" => fetch(to, &WGET, arguments),
-        "scp" | "sftp" => copy(to, &SCP, arguments),
+        "scp" => copy(to, &SCP, arguments),
         "rsync" => rsync(to, arguments),
-        "nc" | "ncat" | "netcat" | "telnet" | "ftp" => {
-            first_operand(to, &NC, arguments, default_port(name));
+        // Their commands come by standard input, and `!` runs one on this machine.
+        "sftp" | "ftp" | "telnet" => {
+            first_operand(to, &Options::default(), arguments, default_port(name));
+            to.opaque(Opaque::StdinProgram);
         }
-        "ping" | "ping6" | "whois" => first_operand(to, &PING, arguments, default_port(name)),
+        "nc" | "ncat" | "netcat" => first_operand(to, &NC, arguments, None),
+        "ping" | "ping6" => first_operand(to, &PING, arguments, None),
+        "openssl" if is_local_openssl(arguments) => {}
+        "getent" if !asks_for_hosts(arguments) => {}
+        "logger" if arguments.iter().all(is_plain_text) => {}
         _ => to.opaque(Opaque::UnknownHost),
     }
 }
@@ -202,7 +252,9 @@ fn fetch(to: &mut Unfolder<'_>, options: &Options, arguments: &[Word]) {
     };
     let targets = taken.operands.iter().map(|word| word.known());
     let mut found = false;
-    for url in targets.chain(taken.value("url").map(Some)) {
+    let options = taken.options.iter();
+    let named = options.filter(|(name, _)| *name == "url");
+    for url in targets.chain(named.map(|(_, url)| *url)) {
         found = true;
         match url {
             // curl's own globbing makes several hosts of one.
@@ -215,35 +267,113 @@ fn fetch(to: &mut Unfolder<'_>, options: &Options, arguments: &[Word]) {
     if !found {
         to.opaque(Opaque::UnknownHost);
     }
-    written_files(to, &taken);
-}
-
-fn written_files(to: &mut Unfolder<'_>, taken: &Taken<'_>) {
-    let names = [
-        "o",
-        "output",
-        "O",
-        "output-document",
-        "D",
-        "dump-header",
-        "c",
-        "cookie-jar",
-    ];
-    let files = taken
-        .options
-        .iter()
-        .filter(|(name, _)| names.contains(name));
-    for file in files
-        .filter_map(|(_, file)| *file)
-        .filter(|file| *file != "-")
-    {
-        to.file(file, |path| Effect::FsWrite { path });
+    for (name, value) in &taken.options {
+        transferred_file(to, name, *value);
     }
 }
 
+/// What an option of curl or wget reads to send it, or writes.
+fn transferred_file(to: &mut Unfolder<'_>, option: &str, value: Option<&str>) {
+    let Some(value) = value else {
+        // curl's `-O` has no value: a file of the server's name, here.
+        if matches!(
+            option,
+            "O" | "J" | "remote-name" | "remote-name-all" | "remote-header-name"
+        ) {
+            to.file(".", |path| Effect::FsWrite { path });
+        }
+        return;
+    };
+    match option {
+        // Standard input or output; a dot is the same to `-T`.
+        _ if value == "-" => {}
+        "o" | "output" | "O" | "output-document" | "D" | "dump-header" | "c" | "cookie-jar"
+        | "output-dir" | "P" | "directory-prefix" | "a" | "append-output" | "output-file" => {
+            to.file(value, |path| Effect::FsWrite { path });
+        }
+        "T" | "upload-file" | "post-file" | "cert" | "key" | "cacert" | "capath" | "E" => {
+            to.file(value, |path| Effect::FsRead { path });
+        }
+        "b" | "cookie" if !value.contains('=') => to.file(value, |path| Effect::FsRead { path }),
+        "F" | "form" => {
+            for part in value.split(['=', ',', ';']) {
+                if let Some(file) = part.strip_prefix(['@', '<']) {
+                    to.file(file.trim_matches('"'), |path| Effect::FsRead { path });
+                }
+            }
+        }
+        "w" | "write-out" if value.contains("%output{") => to.opaque(Opaque::UnknownPath),
+        "d" | "data" | "data-ascii" | "data-binary" | "json" | "H" | "header" | "w"
+        | "write-out" => {
+            if let Some(file) = value.strip_prefix('@').filter(|file| *file != "-") {
+                to.file(file, |path| Effect::FsRead { path });
+            }
+        }
+        "data-urlencode" => {
+            if let Some((_, file)) = value
+                .split_once('@')
+                .filter(|(name, _)| !name.contains('='))
+            {
+                to.file(file, |path| Effect::FsRead { path });
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Commands of openssl that stay on this machine, without options that load code.
+fn is_local_openssl(arguments: &[Word]) -> bool {
+    let command = arguments.first().and_then(Word::known).unwrap_or_default();
+    let loads = |word: &Word| {
+        word.known().is_none_or(|text| {
+            let option = text.trim_start_matches('-');
+            text.starts_with('-')
+                && ["engine", "provider", "config"]
+                    .iter()
+                    .any(|start| option.starts_with(start))
+        })
+    };
+    matches!(
+        command,
+        "rand"
+            | "dgst"
+            | "x509"
+            | "req"
+            | "genrsa"
+            | "genpkey"
+            | "enc"
+            | "base64"
+            | "version"
+            | "rsa"
+            | "pkey"
+            | "ec"
+            | "ecparam"
+            | "verify"
+            | "asn1parse"
+            | "passwd"
+            | "md5"
+            | "sha256"
+    ) && !arguments.iter().any(loads)
+}
+
+/// Names of machines go to a name server.
+fn asks_for_hosts(arguments: &[Word]) -> bool {
+    let asks = |text: &str| text.contains("host") || text.contains("net");
+    arguments.iter().any(|word| word.known().is_none_or(asks))
+}
+
+fn is_plain_text(word: &Word) -> bool {
+    word.known().is_some_and(|text| !text.starts_with('-'))
+}
+
 /// A URL, or what clients take for one without a scheme.
-fn connect_url(to: &mut Unfolder<'_>, url: &str) {
-    let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
+pub(crate) fn connect_url(to: &mut Unfolder<'_>, url: &str) {
+    // `http:/a` is `http://a` to curl, and a host `http` to others.
+    let (scheme, rest) = match url.split_once("://") {
+        Some(parts) => parts,
+        None if url.contains(":/") => return to.opaque(Opaque::UnknownHost),
+        None => ("http", url),
+    };
     let scheme = scheme.to_ascii_lowercase();
     if scheme == "file" {
         return to.file(rest, |path| Effect::FsRead { path });
@@ -315,11 +445,14 @@ fn copy(to: &mut Unfolder<'_>, options: &Options, arguments: &[Word]) {
 }
 
 fn rsync(to: &mut Unfolder<'_>, arguments: &[Word]) {
-    for word in arguments {
+    let Some(taken) = RSYNC.take(arguments) else {
+        return to.opaque(Opaque::UnknownOption);
+    };
+    for word in taken.operands {
         match word.known() {
-            Some(option) if option.starts_with('-') => {}
             Some(operand) => {
-                remote(to, operand, Some(22));
+                let port = if operand.contains("::") { 873 } else { 22 };
+                remote(to, operand, Some(port));
             }
             None => to.opaque(Opaque::UnknownHost),
         }
@@ -327,7 +460,7 @@ fn rsync(to: &mut Unfolder<'_>, arguments: &[Word]) {
 }
 
 /// `user@host:path` or a URL. Everything else is a file.
-fn remote(to: &mut Unfolder<'_>, operand: &str, port: Option<u16>) -> bool {
+pub(crate) fn remote(to: &mut Unfolder<'_>, operand: &str, port: Option<u16>) -> bool {
     if operand.contains("://") {
         connect_url(to, operand);
         return true;
@@ -362,60 +495,15 @@ fn first_operand(to: &mut Unfolder<'_>, options: &Options, arguments: &[Word], p
         return to.opaque(Opaque::UnknownHost);
     };
     let given = operands.next().flatten().and_then(|port| port.parse().ok());
-    to.connect(host, given.or(port));
-}
-
-/// git talks to hosts only in some commands; a remote's name says nothing about its host.
-fn git(to: &mut Unfolder<'_>, arguments: &[Word]) {
-    let mut rest = arguments.iter();
-    let command = loop {
-        match rest.next().map(Word::known) {
-            Some(Some("-c" | "--git-dir" | "--work-tree" | "--namespace")) => {
-                return to.opaque(Opaque::RunsProgram);
-            }
-            // Another folder has another configuration, and with it other programs to run.
-            Some(Some("-C")) => match rest.next().map(Word::known) {
-                Some(Some(folder)) => to.change_folder(folder),
-                Some(None) | None => return to.opaque(Opaque::DynamicArguments),
-            },
-            Some(Some(option)) if option.starts_with("-c") || option.contains('=') => {
-                return to.opaque(Opaque::RunsProgram);
-            }
-            Some(Some(option)) if option.starts_with('-') => {}
-            Some(Some(command)) => break command,
-            Some(None) => return to.opaque(Opaque::DynamicArguments),
-            None => return,
-        }
-    };
-    let arguments: Vec<&Word> = rest.collect();
-    let says = |wanted: &str| arguments.iter().any(|word| word.known() == Some(wanted));
-    match command {
-        "status" | "log" | "diff" | "show" | "add" | "commit" | "branch" | "checkout"
-        | "switch" | "restore" | "reset" | "rev-parse" | "rev-list" | "ls-files" | "ls-tree"
-        | "blame" | "stash" | "tag" | "merge" | "mv" | "rm" | "init" | "cat-file" | "describe"
-        | "shortlog" | "reflog" | "cherry-pick" | "revert" | "clean" | "worktree" | "apply"
-        | "am" | "format-patch" | "merge-base" | "name-rev" | "for-each-ref" | "hash-object"
-        | "grep" | "symbolic-ref" | "update-index" | "check-ignore" | "version" | "help" | "gc"
-        | "fsck" | "whatchanged" | "count-objects" | "notes" | "range-diff" | "rebase" => {
-            if arguments.iter().any(|word| word.known().is_none()) && command == "rebase" {
-                to.opaque(Opaque::DynamicArguments);
-            }
-        }
-        "bisect" if !says("run") => {}
-        "config" if says("--get") || says("--list") || says("-l") => {}
-        "remote" if !says("update") && !says("show") && !says("prune") => {}
-        "clone" | "fetch" | "pull" | "push" | "ls-remote" => {
-            let mut named = false;
-            for word in &arguments {
-                named |= word
-                    .known()
-                    .is_some_and(|text| !text.starts_with('-') && remote(to, text, Some(22)));
-            }
-            if !named || arguments.iter().any(|word| word.known().is_none()) {
-                to.opaque(Opaque::UnknownHost);
-            }
-        }
-        // An alias, a helper, or one that runs commands: `bisect run`, `submodule foreach`.
-        _ => to.opaque(Opaque::UnknownWrapper),
+    if host.contains("://") {
+        return connect_url(to, host);
     }
+    let (_, host) = host.rsplit_once('@').unwrap_or(("", host));
+    // `sftp host:path`
+    let host = if host.matches(':').count() == 1 {
+        split_port(host).0
+    } else {
+        host
+    };
+    to.connect(host, given.or(port));
 }

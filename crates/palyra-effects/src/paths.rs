@@ -31,6 +31,20 @@ pub(crate) fn is_harmless(path: &Path) -> bool {
     .any(|known| path == Path::new(known))
 }
 
+/// In a `.git` folder: its `config` and `hooks` say what git runs.
+pub(crate) fn is_of_git(path: &Path) -> bool {
+    path.components().any(|part| part.as_os_str() == ".git")
+}
+
+/// A folder of programs that the system or its owner put there.
+pub(crate) fn is_of_system(path: &Path) -> bool {
+    [
+        "/usr", "/bin", "/sbin", "/lib", "/lib64", "/opt", "/nix", "/snap", "/etc",
+    ]
+    .iter()
+    .any(|folder| path.starts_with(folder))
+}
+
 /// Host and port of bash's `/dev/tcp/HOST/PORT`.
 pub(crate) fn network_device(path: &str) -> Option<(&str, Option<u16>)> {
     let rest = path

@@ -22,6 +22,8 @@ pub(crate) struct Entry {
     pub(crate) shell: Option<Dialect>,
     /// Starts nothing by itself, so an operand that is a program is only a word.
     pub(crate) plain: bool,
+    /// Writes to the files that it is given.
+    pub(crate) writes: bool,
     exec_flags: Vec<&'static str>,
 }
 
@@ -30,25 +32,36 @@ impl Entry {
         self.groups.contains(&group)
     }
 
+    pub(crate) fn is_known(&self) -> bool {
+        self.plain || !self.groups.is_empty()
+    }
+
+    /// Whether an option of this program can make it run another.
+    pub(crate) fn has_exec_flags(&self) -> bool {
+        !self.exec_flags.is_empty()
+    }
+
     /// Whether this argument makes the program run another one or read options elsewhere.
     pub(crate) fn is_exec_flag(&self, argument: &str) -> bool {
-        let Some(rest) = argument.strip_prefix('-') else {
-            return false;
-        };
         let name = argument.split('=').next().unwrap_or(argument);
         self.exec_flags.iter().any(|flag| {
-            if name == *flag {
-                return true;
+            if let Some(start) = flag.strip_suffix('*') {
+                return argument.starts_with(start);
             }
-            match (flag.starts_with("--"), rest.starts_with('-')) {
+            let (Some(rest), Some(letters)) = (argument.strip_prefix('-'), flag.strip_prefix('-'))
+            else {
+                return false;
+            };
+            match (letters.strip_prefix('-'), rest.strip_prefix('-')) {
                 // GNU takes any prefix of a long option.
-                (true, true) => name.len() > 3 && flag.starts_with(name),
+                (Some(_), Some(written)) => !written.is_empty() && flag.starts_with(name),
+                (Some(_), None) => false,
                 // A short one may stand in a bundle, after others.
-                (false, false) => {
-                    let letter = flag.strip_prefix('-').unwrap_or(flag);
-                    letter.len() == 1 && rest.contains(letter)
+                (None, None) if letters.len() == 1 => rest.contains(letters),
+                // `-exec` and `--exec` are the same to some.
+                (None, None | Some(_)) => {
+                    letters.len() > 1 && name.trim_start_matches('-') == letters
                 }
-                (true, false) | (false, true) => false,
             }
         })
     }
@@ -59,12 +72,14 @@ static NOTHING: Entry = Entry {
     groups: Vec::new(),
     shell: None,
     plain: false,
+    writes: false,
     exec_flags: Vec::new(),
 };
 
 /// The name under which the table knows a program, if it does, and what it says.
 pub(crate) fn look_up(program: &str) -> Option<(&'static str, &'static Entry)> {
     let name = Path::new(program).file_name()?.to_str()?;
+    let name = without_machine(name);
     let without_version = name
         .trim_end_matches(|last: char| last.is_ascii_digit() || last == '.')
         .trim_end_matches('-');
@@ -73,6 +88,22 @@ pub(crate) fn look_up(program: &str) -> Option<(&'static str, &'static Entry)> {
         .into_iter()
         .find_map(|name| TABLE.get_key_value(name))
         .map(|(name, entry)| (*name, entry))
+}
+
+/// `perl5.36-x86_64-linux-gnu`, `x86_64-linux-gnu-gcc` and `bash-static` without what is no name.
+fn without_machine(name: &str) -> &str {
+    let name = match name.split_once("-linux-gnu-") {
+        Some((_, tool)) if !tool.is_empty() => tool,
+        Some(_) | None => name,
+    };
+    let variants = ["-static", "-dbg", "-multiarch", "-nox", "-gtk"];
+    if let Some(plain) = variants.iter().find_map(|end| name.strip_suffix(end)) {
+        return plain;
+    }
+    match (name.contains("-linux"), name.split_once('-')) {
+        (true, Some((plain, _))) if plain != "ld" => plain,
+        _ => name,
+    }
 }
 
 /// What the table says about a program, or nothing.
@@ -98,6 +129,7 @@ fn table() -> HashMap<&'static str, Entry> {
                 "posix_shells" => entry.shell = Some(Dialect::Posix),
                 "bash_shells" => entry.shell = Some(Dialect::Bash),
                 "plain" => entry.plain = true,
+                "writes" => entry.writes = true,
                 group => entry.groups.extend(
                     ProgramGroup::ALL
                         .into_iter()
@@ -115,7 +147,7 @@ mod tests {
 
     #[test]
     fn every_heading_is_known() {
-        let known = ["posix_shells", "bash_shells", "plain"];
+        let known = ["posix_shells", "bash_shells", "plain", "writes"];
         for line in include_str!("programs.txt").lines() {
             if line.is_empty() || line.starts_with('#') {
                 continue;
@@ -140,6 +172,10 @@ mod tests {
             ("vim.basic", "vim"),
             ("gcc-12", "gcc"),
             ("../x/bash", "bash"),
+            ("bash-static", "bash"),
+            ("perl5.36-x86_64-linux-gnu", "perl"),
+            ("x86_64-linux-gnu-gcc-12", "gcc"),
+            ("ld-linux-x86-64.so.2", "ld-linux-x86-64.so.2"),
             ("md5sum", "md5sum"),
             ("bzip2", "bzip2"),
         ] {
@@ -162,6 +198,11 @@ mod tests {
         assert!(tar.is_exec_flag("-xIzstd"));
         assert!(!tar.is_exec_flag("-xzf"));
         assert!(entry("go").is_exec_flag("-exec"));
-        assert!(entry("git").is_exec_flag("-x"));
+        assert!(entry("go").is_exec_flag("--exec=x"));
+        assert!(entry("split").is_exec_flag("--f=x"));
+        assert!(entry("gcc").is_exec_flag("-B./x"));
+        assert!(!entry("gcc").is_exec_flag("-DB"));
+        assert!(entry("less").is_exec_flag("+!ls"));
+        assert!(!tar.is_exec_flag("--"));
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use palyra_core::{Effect, ProgramFacts, ProgramGroup, Risk, RiskLevel};
 
 use crate::opaque::Opaque;
+use crate::paths;
 use crate::words::Word;
 
 /// Something in the arguments that raises the risk.
@@ -101,6 +102,11 @@ pub(crate) fn of(
             RiskLevel::High,
             "it names a path outside the workspace".to_owned(),
         );
+    }
+    let of_git =
+        |effect: &Effect| matches!(effect, Effect::FsWrite { path } if paths::is_of_git(path));
+    if effects.iter().any(of_git) {
+        add(RiskLevel::Critical, "it changes what git runs".to_owned());
     }
     for note in notes {
         if let Note::Destructive(what) = note {

@@ -13,6 +13,7 @@ use palyra_core::{
 };
 
 use crate::analysis::{Analysis, FileAccess, ProcessCall};
+use crate::paths;
 use crate::risk::Note;
 use crate::unfold::Unfolder;
 use crate::words::Word;
@@ -51,6 +52,10 @@ impl Breadth {
         };
         let shown = folder.display().to_string();
         let sentence = format!("{verb} files directly in `{shown}`");
+        // What git runs is written there.
+        if verb == "write" && paths::is_of_git(path) {
+            return Self(Vec::new());
+        }
         Self(vec![
             (ScopeKind::Directory, vec![verb.to_owned(), shown], sentence),
             tool(),
@@ -77,7 +82,11 @@ impl Breadth {
             return Self(Vec::new());
         };
         let path = program.program.display().to_string();
-        let hosts = hosts(&unfolder.effects);
+        // Another input or another variable is another call.
+        let mut hosts = hosts(&unfolder.effects);
+        let shown = hosts.join(", ");
+        let connects = !hosts.is_empty();
+        hosts.extend(given(call));
         let shape = shape(call, unfolder);
         let spelled = shape.join(" ");
         let mut scopes = vec![(
@@ -86,11 +95,16 @@ impl Breadth {
             format!("run `{spelled}`, where each `*` is anything inside the workspace"),
         )];
         let bounded = |note: &Note| matches!(note, Note::Destructive(_) | Note::Outside);
+        let of_git =
+            |effect: &Effect| matches!(effect, Effect::FsWrite { path } if paths::is_of_git(path));
+        if unfolder.effects.iter().any(of_git) {
+            return Self(Vec::new());
+        }
         if unfolder.notes.iter().any(bounded) {
             return Self(scopes);
         }
-        if !hosts.is_empty() {
-            let sentence = format!("let `{path}` connect to {}", hosts.join(", "));
+        if connects {
+            let sentence = format!("let `{path}` connect to {shown}");
             scopes.push((ScopeKind::Host, with(&path, &hosts), sentence));
         }
         let folder = call.cwd.display().to_string();
@@ -109,6 +123,19 @@ impl Breadth {
         ]);
         Self(scopes)
     }
+}
+
+/// What a call hands to its program beside its words.
+fn given(call: &ProcessCall<'_>) -> Vec<String> {
+    let mut given: Vec<String> = call
+        .environment
+        .iter()
+        .map(|(name, value)| format!("with {name}={value}"))
+        .collect();
+    given.sort_unstable();
+    given.push(format!("path {}", call.path));
+    given.extend(call.stdin.map(|text| format!("input {text}")));
+    given
 }
 
 fn tool() -> (ScopeKind, Vec<String>, String) {
@@ -143,17 +170,18 @@ fn hosts(effects: &[Effect]) -> Vec<String> {
 /// Argv with a `*` for each operand that stays inside the workspace: `git commit -m *`.
 ///
 /// Options stay as they are. So does every word that may mean more than a file or a text: a path
-/// that leads out, `name=value`, an address. The first operand of version control and build tools
-/// is their command and stays, too.
+/// that leads out, `name=value`, an address. The first operand of version control is its command
+/// and stays, too. Words of a build tool say what code runs (`npm run x`), so they all stay; and
+/// after an option before the command nobody here knows which word the command is.
 fn shape(call: &ProcessCall<'_>, unfolder: &Unfolder<'_>) -> Vec<String> {
-    let groups = unfolder
-        .programs
-        .first()
-        .map(|program| program.groups.as_slice());
-    let has_command = groups.is_some_and(|groups| {
-        groups.contains(&ProgramGroup::Vcs) || groups.contains(&ProgramGroup::Build)
-    });
-    let mut command = has_command;
+    let first = unfolder.programs.first();
+    let is = |group| first.is_some_and(|program| program.groups.contains(&group));
+    let vcs = is(ProgramGroup::Vcs);
+    let early = call.argv.get(1).is_some_and(|word| word.starts_with('-'));
+    if is(ProgramGroup::Build) || (vcs && early) {
+        return call.argv.to_vec();
+    }
+    let mut command = vcs;
     let mut options = true;
     let mut shape = Vec::with_capacity(call.argv.len());
     for (at, word) in call.argv.iter().enumerate() {

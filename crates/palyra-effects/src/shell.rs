@@ -116,7 +116,9 @@ impl Walk<'_, '_> {
                 for redirect in function.body.1.iter().flat_map(|list| &list.0) {
                     self.redirect(redirect);
                 }
+                self.to.repeated += 1;
                 self.compound(&function.body.0);
+                self.to.repeated -= 1;
                 self.to.functions.insert(name);
             }
             Command::ExtendedTest(test, redirects) => {
@@ -142,7 +144,7 @@ impl Walk<'_, '_> {
                 for part in parts.into_iter().flatten() {
                     self.arithmetic(&part.value);
                 }
-                self.list(&clause.body.list);
+                self.again(&[&clause.body.list]);
             }
             CompoundCommand::BraceGroup(group) => self.list(&group.list),
             CompoundCommand::Subshell(subshell) => self.subshell(subshell),
@@ -151,7 +153,7 @@ impl Walk<'_, '_> {
                 for value in clause.values.iter().flatten() {
                     self.word(&value.value);
                 }
-                self.list(&clause.body.list);
+                self.again(&[&clause.body.list]);
             }
             CompoundCommand::CaseClause(clause) => {
                 self.word(&clause.value.value);
@@ -175,8 +177,7 @@ impl Walk<'_, '_> {
                 }
             }
             CompoundCommand::WhileClause(clause) | CompoundCommand::UntilClause(clause) => {
-                self.list(&clause.0);
-                self.list(&clause.1.list);
+                self.again(&[&clause.0, &clause.1.list]);
             }
             CompoundCommand::Coprocess(process) => {
                 self.bash_only();
@@ -186,6 +187,15 @@ impl Walk<'_, '_> {
                 self.command(&process.body);
             }
         }
+    }
+
+    /// The parts of a loop.
+    fn again(&mut self, parts: &[&CompoundList]) {
+        self.to.repeated += 1;
+        for part in parts {
+            self.list(part);
+        }
+        self.to.repeated -= 1;
     }
 
     fn subshell(&mut self, subshell: &SubshellCommand) {

@@ -10,7 +10,7 @@ use crate::opaque::Opaque;
 use crate::programs::{self, Dialect, Entry};
 use crate::resolver::Resolver;
 use crate::words::Word;
-use crate::{network, paths, risk, wrappers};
+use crate::{builtins, network, paths, risk, wrappers};
 
 /// Wrappers and shells inside each other.
 const DEEPEST: usize = 12;
@@ -36,6 +36,8 @@ pub(crate) struct Unfolder<'a> {
     pub(crate) home: Option<&'a str>,
     pub(crate) folders: Vec<PathBuf>,
     pub(crate) functions: BTreeSet<String>,
+    /// Loops and functions around what is read now: it may run again, in another folder.
+    pub(crate) repeated: usize,
     pub(crate) segments: Vec<Segment>,
     pub(crate) effects: Vec<Effect>,
     pub(crate) programs: Vec<ProgramFacts>,
@@ -119,11 +121,13 @@ impl Unfolder<'_> {
         let is = real.to_str().and_then(programs::look_up);
         let local = real.starts_with(self.workspace);
         let (name, entry) = self.identity(called, is);
-        self.note_program(program, Some(real), entry, local);
+        self.note_program(program, Some(real.clone()), entry, local);
         if local {
             self.notes.insert(risk::Note::Local);
         }
         if let Some(line) = self.resolver.interpreter(program) {
+            // What is neither the system's nor the workspace's may still be the agent's.
+            let local = local || !paths::is_of_system(&real);
             self.script(&line, program, words, local, depth);
         }
         self.dispatch(name, entry, program, words, input, depth);
@@ -144,7 +148,8 @@ impl Unfolder<'_> {
             return called;
         }
         let same = |group| is.1.is(group) == called.1.is(group);
-        if same(ProgramGroup::Interpreters) && same(ProgramGroup::Wrappers) {
+        let read = is.1.shell.is_some() == called.1.shell.is_some();
+        if read && same(ProgramGroup::Interpreters) && same(ProgramGroup::Wrappers) {
             return called;
         }
         self.opaque(Opaque::Disguised);
@@ -212,11 +217,8 @@ impl Unfolder<'_> {
     ) {
         let arguments = words.get(1..).unwrap_or_default();
         risk::note_flags(name, arguments, &mut self.notes);
-        self.note_operands(arguments);
-        let flagged = |word: &Word| word.known().is_some_and(|text| entry.is_exec_flag(text));
-        if arguments.iter().any(flagged) {
-            self.opaque(Opaque::RunsProgram);
-        }
+        self.note_operands(name, entry, arguments);
+        self.flags(name, entry, arguments);
         if let Some(dialect) = entry.shell {
             return self.shell(dialect, arguments, input, depth);
         }
@@ -229,9 +231,84 @@ impl Unfolder<'_> {
         if entry.is(ProgramGroup::Network) {
             network::unfold(self, name, arguments);
         }
-        if !entry.plain && entry.groups.is_empty() {
+        if matches!(name, "find") {
+            wrappers::find(self, program, arguments, depth);
+        }
+        if entry.is(ProgramGroup::Build) {
+            self.build(name, arguments);
+        }
+        let system = entry.is(ProgramGroup::System) && !entry.is(ProgramGroup::Wrappers);
+        if !entry.plain && (entry.groups.is_empty() || system) {
             self.maybe_wrapper(arguments);
         }
+    }
+
+    /// Options by which this program runs another one, also those that only show when it runs.
+    fn flags(&mut self, name: &str, entry: &Entry, arguments: &[Word]) {
+        let options = || {
+            let ends = |word: &&Word| word.known() == Some("--");
+            arguments.iter().take_while(move |word| !ends(word))
+        };
+        let flagged = |word: &Word| word.known().is_some_and(|text| entry.is_exec_flag(text));
+        // `tar xIf` needs no dash.
+        let old = options()
+            .next()
+            .and_then(Word::known)
+            .map(|first| format!("-{first}"));
+        let old = old.filter(|_| matches!(name, "tar" | "ar"));
+        if options().any(flagged) || old.is_some_and(|first| entry.is_exec_flag(&first)) {
+            self.opaque(Opaque::RunsProgram);
+        }
+        let git = name == "git";
+        if entry.has_exec_flags() && !git && options().any(Word::may_be_option) {
+            self.opaque(Opaque::DynamicArguments);
+        }
+        // An archive on another machine.
+        let remote = |word: &Word| {
+            let place = word.known().and_then(|text| text.split_once(':'));
+            place.is_some_and(|(host, _)| !host.contains('/'))
+        };
+        if matches!(name, "tar" | "cpio") && arguments.iter().any(remote) {
+            self.opaque(Opaque::UnknownHost);
+        }
+    }
+
+    /// Most build tools run what the workspace tells them to, and their group says so. Here is
+    /// what they run because the call tells them to.
+    fn build(&mut self, name: &str, arguments: &[Word]) {
+        let operands = || {
+            arguments
+                .iter()
+                .filter(|word| !word.shown().starts_with(['-', '+']))
+        };
+        let command = operands().next().map(Word::known);
+        match (name, command) {
+            ("cargo", Some(Some(command))) if !is_cargo_command(command) => {
+                self.opaque(Opaque::UnknownWrapper);
+            }
+            (
+                "npm" | "yarn" | "pnpm" | "cargo" | "go" | "dotnet" | "pre-commit",
+                Some(Some("run")),
+            ) => {}
+            (_, Some(Some("run" | "exec" | "x" | "dlx" | "shell" | "develop" | "tool"))) => {
+                self.opaque(Opaque::UnknownWrapper);
+            }
+            (_, Some(None)) => self.opaque(Opaque::DynamicArguments),
+            _ => {}
+        }
+        // `make CC=x` is `CC=x make`.
+        let decisive = |word: &Word| {
+            let name = word.shown().split_once('=').map(|(name, _)| name);
+            name.is_some_and(|name| builtins::is_decisive(name.trim_end_matches([':', '+', '?'])))
+        };
+        if operands().any(decisive) {
+            self.opaque(Opaque::Environment);
+        }
+    }
+
+    /// It turned out to run others, although its name does not say so.
+    pub(crate) fn runs_others(&mut self, program: &Path) {
+        self.note_program(program, None, programs::entry("xargs"), false);
     }
 
     /// The command `name`, run by a program that holds many (busybox).
@@ -255,8 +332,17 @@ impl Unfolder<'_> {
 
     /// A program nobody here knows, with an operand that is a program: it may well run it.
     fn maybe_wrapper(&mut self, arguments: &[Word]) {
+        if arguments.iter().any(Word::may_be_option) {
+            return self.opaque(Opaque::DynamicArguments);
+        }
         let operands = arguments.iter().filter_map(Word::known);
-        let mut named = operands.filter(|text| !text.is_empty() && !text.starts_with('-'));
+        // `--exec=ls` and `"ls -l"` are programs as well.
+        let words = operands.map(|text| match text.strip_prefix('-') {
+            Some(option) => option.split_once('=').map_or("", |(_, value)| value),
+            None => text,
+        });
+        let first = words.filter_map(|text| text.split_whitespace().next());
+        let mut named = first.filter(|text| !text.starts_with('-'));
         if named.by_ref().take(32).any(|text| self.is_program(text)) || named.next().is_some() {
             self.opaque(Opaque::UnknownWrapper);
         }
@@ -274,10 +360,12 @@ impl Unfolder<'_> {
             };
             match text {
                 "--" => break rest.next(),
-                "--login" | "--norc" | "--noprofile" | "--posix" | "--verbose" => {}
+                "--norc" | "--noprofile" | "--verbose" => {}
                 "-" => break rest.next(),
-                "-o" | "+o" | "-O" | "+O" => {
-                    rest.next();
+                "-o" | "+o" => {
+                    if !rest.next().is_some_and(builtins::is_shell_option) {
+                        return self.opaque(Opaque::UnknownOption);
+                    }
                 }
                 _ if text.starts_with("--") => return self.opaque(Opaque::UnknownOption),
                 _ if text.starts_with(['-', '+']) => {
@@ -285,16 +373,22 @@ impl Unfolder<'_> {
                     // `-euo pipefail`: the last letter takes a word.
                     let letters = match letters.strip_suffix('o') {
                         Some(before) => {
-                            rest.next();
+                            if !rest.next().is_some_and(builtins::is_shell_option) {
+                                return self.opaque(Opaque::UnknownOption);
+                            }
                             before
                         }
                         None => letters,
                     };
                     if !letters
                         .chars()
-                        .all(|letter| "abcefhlmnpstuvxBCEHPT".contains(letter))
+                        .all(|letter| "abcefhlmnpstuvxBCEPT".contains(letter))
                     {
                         return self.opaque(Opaque::UnknownOption);
+                    }
+                    // A login shell runs files of the home first, and they may set `PATH`.
+                    if letters.contains('l') {
+                        self.opaque(Opaque::Environment);
                     }
                     command |= letters.contains('c');
                     stdin |= letters.contains('s');
@@ -314,47 +408,8 @@ impl Unfolder<'_> {
         }
     }
 
-    /// A language reads a file, an option's text, or its input.
-    fn interpreter(&mut self, name: &str, arguments: &[Word]) {
-        // Shells of another grammar: their text holds commands, and nobody here reads it.
-        if matches!(
-            name,
-            "zsh"
-                | "fish"
-                | "csh"
-                | "tcsh"
-                | "nu"
-                | "elvish"
-                | "xonsh"
-                | "pwsh"
-                | "powershell"
-                | "rc"
-                | "es"
-        ) {
-            return self.opaque(Opaque::Dialect);
-        }
-        let Some(first) = arguments.first() else {
-            return self.opaque(Opaque::StdinProgram);
-        };
-        let known: Vec<&str> = arguments.iter().filter_map(Word::known).collect();
-        if first.known().is_none() && !matches!(name, "jq" | "sed" | "awk") {
-            return self.opaque(Opaque::DynamicArguments);
-        }
-        let given = known.iter().any(|word| {
-            matches!(*word, "--version" | "-V" | "--help" | "-h" | "-v")
-                || matches!(
-                    *word,
-                    "-c" | "-e" | "-m" | "-p" | "-E" | "-r" | "--eval" | "--print"
-                )
-                || (!word.starts_with('-') && !word.starts_with("/dev/") && !word.is_empty())
-        });
-        if !given {
-            self.opaque(Opaque::StdinProgram);
-        }
-    }
-
     /// A script by its file: read, and run as code that is not read here.
-    fn script_file(&mut self, script: &str) {
+    pub(crate) fn script_file(&mut self, script: &str) {
         if script == "-" || script.starts_with("/dev/") || script.starts_with("/proc/") {
             return self.opaque(Opaque::StdinProgram);
         }
@@ -385,6 +440,14 @@ impl Unfolder<'_> {
         }
     }
 
+    /// A shell's `cd`. What was read before it may run after it: the body of a loop or a function.
+    pub(crate) fn cd(&mut self, given: &str) {
+        if self.repeated > 0 || !self.functions.is_empty() {
+            self.opaque(Opaque::UnknownPath);
+        }
+        self.change_folder(given);
+    }
+
     /// Stands in another folder from here on, or may.
     pub(crate) fn change_folder(&mut self, given: &str) {
         for folder in self.folders.clone() {
@@ -398,29 +461,13 @@ impl Unfolder<'_> {
             }
         }
     }
+}
 
-    /// Arguments that are paths outside the workspace raise the risk and narrow the scopes.
-    fn note_operands(&mut self, arguments: &[Word]) {
-        let folder = self.folders.first().cloned().unwrap_or_default();
-        for word in arguments.iter().filter_map(Word::known).take(256) {
-            if word.contains("://") {
-                continue;
-            }
-            // `--file=/x` and `-f/x` name a path as well.
-            let path = match word.strip_prefix('-') {
-                None => word.split_once('=').map_or(word, |(_, value)| value),
-                Some(option) => match option.find('/').and_then(|at| option.get(at..)) {
-                    Some(path) => path,
-                    None if option.contains("..") => "..",
-                    None => continue,
-                },
-            };
-            let real = self.resolver.real(&folder.join(path));
-            let inside = real
-                .is_some_and(|real| real.starts_with(self.workspace) || paths::is_harmless(&real));
-            if !inside || path.starts_with('~') {
-                self.notes.insert(risk::Note::Outside);
-            }
-        }
-    }
+/// Commands that come with cargo. Others are programs of the name `cargo-…`.
+fn is_cargo_command(command: &str) -> bool {
+    const COMMANDS: &str = "add b bench build c check clean clippy d doc fetch fix fmt \
+        generate-lockfile help info init install locate-project login logout metadata new nextest owner \
+        package pkgid publish r read-manifest remove report rm run rustc rustdoc search t test tree \
+        uninstall update vendor verify-project version yank";
+    COMMANDS.split_whitespace().any(|known| known == command)
 }

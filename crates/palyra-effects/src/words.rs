@@ -24,6 +24,42 @@ impl Word {
         }
     }
 
+    /// Whether this is exactly one word when it runs: known, or in double quotes as a whole.
+    pub(crate) fn is_one(&self) -> bool {
+        match self {
+            Self::Known(_) => true,
+            Self::Unknown(written) => {
+                let inside = written
+                    .strip_prefix('"')
+                    .and_then(|rest| rest.strip_suffix('"'));
+                inside.is_some_and(|inside| !inside.contains(['"', '@', '*']))
+            }
+        }
+    }
+
+    /// The same where quotes inside a substitution do not matter: `"$(cat "$x")"` is one value.
+    pub(crate) fn is_one_value(&self) -> bool {
+        let inside = self
+            .shown()
+            .strip_prefix("\"$(")
+            .and_then(|rest| rest.strip_suffix(")\""));
+        self.is_one() || inside.is_some_and(|inside| !inside.contains(")\""))
+    }
+
+    /// Whether this may turn out to be an option, or several words with one among them.
+    pub(crate) fn may_be_option(&self) -> bool {
+        let Self::Unknown(written) = self else {
+            return false;
+        };
+        let start = |text: &str| {
+            text.starts_with(|first: char| first.is_ascii_alphanumeric() || "./_".contains(first))
+        };
+        match written.strip_prefix('"') {
+            Some(inside) => !(self.is_one() && start(inside)),
+            None => !start(written) || written.contains(['$', '`', '{']),
+        }
+    }
+
     /// The text as known or as written, for a person.
     #[must_use]
     pub fn shown(&self) -> &str {
@@ -143,8 +179,15 @@ impl<'a> Reading<'a> {
             }
             WordPiece::TildeExpansion(tilde) => self.tilde(tilde),
             WordPiece::ParameterExpansion(parameter) => self.parameter(parameter),
-            WordPiece::CommandSubstitution(text)
-            | WordPiece::BackquotedCommandSubstitution(text) => {
+            WordPiece::CommandSubstitution(text) => {
+                self.known = false;
+                self.inner.push(Inner::Command(text.clone()));
+            }
+            WordPiece::BackquotedCommandSubstitution(text) => {
+                // A backslash in backquotes is read twice, and by other rules in double quotes.
+                if text.contains('\\') {
+                    self.opaque(Opaque::Unparsable);
+                }
                 self.known = false;
                 self.inner.push(Inner::Command(text.clone()));
             }

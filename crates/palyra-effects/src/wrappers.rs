@@ -46,7 +46,7 @@ fn rule_of(name: &str) -> Option<Rule> {
             env
         }
         "sudo" => {
-            let mut sudo = rule("AbEHknPS", "uprgt", 0);
+            let mut sudo = rule("bEHknPS", "uprgt", 0);
             sudo.options.long = &["non-interactive", "preserve-env", "set-home", "stdin"];
             sudo.options.long_valued = &["user", "group", "prompt", "role", "type"];
             sudo.assignments = true;
@@ -80,7 +80,7 @@ fn rule_of(name: &str) -> Option<Rule> {
         }
         "chrt" => rule("bfior", "", 1),
         "taskset" => rule("ac", "", 1),
-        "strace" => rule("fqvxyTtrcCwki", "espaEPS", 0),
+        "strace" => rule("fqvxyTtrcCwki", "esaPS", 0),
         "fakeroot" | "eatmydata" => rule("", "", 0),
         _ => return None,
     })
@@ -99,11 +99,15 @@ pub(crate) fn unfold(
     }
     match name {
         "xargs" => xargs(to, arguments, depth),
-        "find" => find(to, arguments, depth),
         "watch" => watch(to, arguments, depth),
         "flock" => flock(to, arguments, depth),
         "busybox" | "toybox" => to.applet(program, arguments, input, depth + 1),
         "ssh" => network::ssh(to, arguments),
+        "docker" | "podman" => match arguments.first().and_then(Word::known) {
+            // They only ask their daemon.
+            Some("ps" | "images" | "version" | "info" | "logs" | "inspect" | "top" | "stats") => {}
+            Some(_) | None => to.opaque(Opaque::UnknownWrapper),
+        },
         name => match rule_of(name) {
             Some(rule) => ordinary(to, &rule, arguments, input, depth),
             None => to.opaque(Opaque::UnknownWrapper),
@@ -121,7 +125,9 @@ fn ordinary(to: &mut Unfolder<'_>, rule: &Rule, arguments: &[Word], input: Input
     };
     let mut operands = taken.operands.into_iter().peekable();
     for _ in 0..rule.operands {
-        if operands.next().is_none_or(|word| word.known().is_none()) {
+        // A duration, a priority, a mask; some versions do without, and a command is first.
+        let number = |text: &str| text.starts_with(|first: char| first.is_ascii_digit());
+        if !operands.next().and_then(Word::known).is_some_and(number) {
             return to.opaque(Opaque::DynamicArguments);
         }
     }
@@ -149,14 +155,8 @@ fn xargs(to: &mut Unfolder<'_>, arguments: &[Word], depth: usize) {
         plain: "0rtxo",
         valued: "EILnPsda",
         long: &["null", "no-run-if-empty", "verbose", "exit"],
-        long_valued: &[
-            "max-args",
-            "max-procs",
-            "delimiter",
-            "arg-file",
-            "max-lines",
-            "replace",
-        ],
+        // `--replace` and `--max-lines` take a value only behind `=`.
+        long_valued: &["max-args", "max-procs", "delimiter", "arg-file"],
         anywhere: false,
     };
     let Some(taken) = options.take(arguments) else {
@@ -168,9 +168,18 @@ fn xargs(to: &mut Unfolder<'_>, arguments: &[Word], depth: usize) {
     {
         to.file(file, |path| Effect::FsRead { path });
     }
-    let marker = match (taken.value("I").or(taken.value("replace")), taken.has("I")) {
-        (None, true) => return to.opaque(Opaque::DynamicArguments),
-        (marker, _) => marker,
+    // Of several, and of those that exclude each other, the last one counts.
+    let modes = taken
+        .options
+        .iter()
+        .filter(|(option, _)| matches!(*option, "I" | "L" | "n" | "max-args"));
+    let marker = match modes.collect::<Vec<_>>().as_slice() {
+        [("I", Some(marker))] => Some(*marker),
+        [("I", None)] => return to.opaque(Opaque::DynamicArguments),
+        modes if modes.iter().any(|(option, _)| *option == "I") => {
+            return to.opaque(Opaque::UnknownOption);
+        }
+        _ => None,
     };
     let mut command: Vec<Word> = taken.operands.into_iter().cloned().collect();
     if command.is_empty() {
@@ -192,7 +201,8 @@ fn fill(command: &mut [Word], marker: &str) {
     }
 }
 
-fn find(to: &mut Unfolder<'_>, arguments: &[Word], depth: usize) {
+/// Without `-exec` it is a program like others.
+pub(crate) fn find(to: &mut Unfolder<'_>, program: &Path, arguments: &[Word], depth: usize) {
     let mut rest = arguments.iter();
     while let Some(word) = rest.next() {
         let Some(text) = word.known() else {
@@ -201,8 +211,15 @@ fn find(to: &mut Unfolder<'_>, arguments: &[Word], depth: usize) {
         };
         match text {
             "-exec" | "-execdir" | "-ok" | "-okdir" => {
-                let ends = |word: &&Word| !matches!(word.known(), Some(";" | "+"));
-                let mut command: Vec<Word> = rest.by_ref().take_while(ends).cloned().collect();
+                to.runs_others(program);
+                let mut command: Vec<Word> = Vec::new();
+                for word in rest.by_ref() {
+                    // A `+` is the end only behind `{}`.
+                    match (word.known(), command.last().and_then(Word::known)) {
+                        (Some(";"), _) | (Some("+"), Some("{}")) => break,
+                        _ => command.push(word.clone()),
+                    }
+                }
                 fill(&mut command, "{}");
                 // It runs in folders that are found on the way.
                 if text.ends_with("dir") && command.first().is_some_and(is_relative) {
@@ -213,6 +230,10 @@ fn find(to: &mut Unfolder<'_>, arguments: &[Word], depth: usize) {
             "-delete" => {
                 to.notes.insert(Note::Destructive("find -delete"));
             }
+            "-files0-from" => match rest.next().map(Word::known) {
+                Some(Some(file)) => to.file(file, |path| Effect::FsRead { path }),
+                Some(None) | None => to.opaque(Opaque::UnknownPath),
+            },
             "-fprint" | "-fprint0" | "-fls" | "-fprintf" => match rest.next().map(Word::known) {
                 Some(Some(file)) => to.file(file, |path| Effect::FsWrite { path }),
                 Some(None) | None => to.opaque(Opaque::UnknownPath),

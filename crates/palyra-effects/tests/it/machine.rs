@@ -13,7 +13,7 @@ const PROGRAMS: &str = "sh dash bash zsh fish python3 python3.11 node perl ruby 
     env xargs sudo doas nice nohup timeout setsid stdbuf time strace watch parallel find ssh docker \
     busybox flock npx git hg make cargo npm gcc curl wget scp rsync nc ping dig openssl rm dd chmod \
     chown kill mv shred ls cat head tail grep sort tee tar wc cp touch mkdir base64 echo printf true \
-    test id date mytool fancywrap systemctl pip gh sneaky pyscript oddscript";
+    test id date mytool fancywrap systemctl pip gh ksh split openssl fd less more uv getent sftp telnet ftp cpio gcc rustc cmake jj strip ldd perl5.36-x86_64-linux-gnu ip ssh-keygen sneaky pyscript oddscript";
 
 impl Resolver for Machine {
     fn program(&self, name: &str, path: &str, cwd: &Path) -> Option<PathBuf> {

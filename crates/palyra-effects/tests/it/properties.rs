@@ -225,9 +225,9 @@ fn the_deepest_text_that_is_read_fits_the_stack() {
 fn a_variable_of_the_call_counts() {
     let argv = ["ls".to_owned()];
     let mut with = call(&argv);
-    with.environment = &["LD_PRELOAD"];
+    with.environment = &[("LD_PRELOAD", "x")];
     assert!(of_process(&with, &Machine).is_opaque());
-    with.environment = &["FOO"];
+    with.environment = &[("FOO", "x")];
     assert!(!of_process(&with, &Machine).is_opaque());
 }
 

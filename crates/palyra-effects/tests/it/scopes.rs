@@ -1,13 +1,14 @@
 //! What one yes may stand for.
 
+use palyra_core::ScopeKind::{Exact, Tool};
 use palyra_core::facts::Origin;
 use palyra_core::{
     Channel, DeviceId, DigestKey, Principal, RunId, ScopeKind, Tier, Timestamp, Understanding,
     UserName,
 };
-use palyra_effects::{Analysis, FileAccess, Identity, of_file};
+use palyra_effects::{Analysis, FileAccess, Identity, Opaque, ProcessCall, of_file, of_process};
 
-use crate::machine::{Machine, WORKSPACE, analyse};
+use crate::machine::{Machine, WORKSPACE, analyse, call};
 
 struct Who {
     agent: &'static str,
@@ -93,11 +94,54 @@ fn a_shape_stars_only_what_stays_inside() {
         (vec!["cat", "/etc/passwd"], "cat /etc/passwd"),
         (vec!["cat", "out/secret"], "cat out/secret"),
         (vec!["cat", "--", "-x"], "cat -- *"),
-        (vec!["make", "test", "SHELL=x"], "make test SHELL=x"),
+        (vec!["make", "test", "MODE=x"], "make test MODE=x"),
+        (vec!["npm", "run", "x", "y"], "npm run x y"),
+        (
+            vec!["git", "-C", "sub", "checkout", "x"],
+            "git -C sub checkout x",
+        ),
     ] {
         let found = understood(&analyse(&argv), &who());
         let sentence = &found.scopes[1].sentence;
         assert!(sentence.contains(&format!("`{shape}`")), "{sentence}");
+    }
+}
+
+/// What a program reads and which variables it gets is not in its words.
+#[test]
+fn another_input_variable_or_path_is_another_call() {
+    let argv = ["sort", "a"].map(str::to_owned);
+    let keys = |change: &dyn Fn(&mut ProcessCall<'_>)| {
+        let mut call = call(&argv);
+        change(&mut call);
+        let scopes = understood(&of_process(&call, &Machine), &who()).scopes;
+        let wider = scopes
+            .iter()
+            .filter(|scope| !matches!(scope.kind, Exact | Tool));
+        wider.map(|scope| scope.window).collect::<Vec<_>>()
+    };
+    let plain = keys(&|_| {});
+    assert_eq!(plain.len(), 3);
+    for other in [
+        keys(&|call| call.stdin = Some("x")),
+        keys(&|call| call.environment = &[("FOO", "x")]),
+        keys(&|call| call.environment = &[("FOO", "y")]),
+        keys(&|call| call.path = "/opt/x:/usr/bin"),
+    ] {
+        assert_eq!(other.len(), 3);
+        assert!(plain.iter().all(|key| !other.contains(key)));
+    }
+}
+
+/// Programs look for others by `PATH`, and the agent can put some into its workspace.
+#[test]
+fn a_path_into_the_workspace_is_not_understood() {
+    let argv = ["tar", "xzf", "a.tgz"].map(str::to_owned);
+    for path in ["/workspace/bin:/usr/bin", ".:/usr/bin", "/usr/bin:", ""] {
+        let mut call = call(&argv);
+        call.path = path;
+        let found = of_process(&call, &Machine);
+        assert!(found.opaque.contains(&Opaque::Environment), "{path}");
     }
 }
 

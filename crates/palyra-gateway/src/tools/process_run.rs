@@ -105,17 +105,17 @@ fn analysis(
     };
     // The `PATH` that a call names is the one its programs are looked up in.
     let given = arguments.value().get("env").and_then(Value::as_object);
-    let names: Vec<&str> = given
+    let variables: Vec<(&str, &str)> = given
         .into_iter()
-        .flat_map(|given| given.keys())
-        .map(String::as_str)
-        .filter(|name| *name != "PATH")
+        .flatten()
+        .filter(|(name, _)| *name != "PATH")
+        .map(|(name, value)| (name.as_str(), value.as_str().unwrap_or_default()))
         .collect();
     let call = ProcessCall {
         argv,
         cwd,
         path: value("PATH").unwrap_or_default(),
-        environment: &names,
+        environment: &variables,
         stdin: text(arguments, "stdin"),
         home: value("HOME"),
         workspace,
