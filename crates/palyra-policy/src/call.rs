@@ -1,11 +1,12 @@
 //! A call, made ready to be asked about: its tool, and each of its effects.
 
+use std::collections::HashMap;
 use std::path::Path;
 
-use cedar_policy::{Context, Entities, Entity, EntityUid};
+use cedar_policy::{Entities, Entity, EntityUid};
 use palyra_core::{Channel, Denial, DeviceId, Effect, Facts, Principal, ProgramFacts, ToolName};
 
-use crate::context;
+use crate::context::{self, Checked};
 use crate::error::broken;
 use crate::places;
 use crate::policies::Policies;
@@ -18,7 +19,9 @@ use crate::world::{Party, World};
 pub(crate) struct PreparedCall {
     pub(crate) parties: Vec<Party>,
     pub(crate) steps: Vec<Step>,
-    pub(crate) context: Context,
+    pub(crate) context: Checked,
+    /// The small world it is asked about in, when some of it was made for this call.
+    pub(crate) around: Option<Entities>,
 }
 
 /// One thing that a call does: the two questions about it.
@@ -27,8 +30,6 @@ pub(crate) struct Step {
     pub(crate) ask: Action,
     pub(crate) on: Resource,
     pub(crate) uid: EntityUid,
-    /// The small world it is asked in, when it is about something made for this call.
-    pub(crate) around: Option<Entities>,
 }
 
 impl PreparedCall {
@@ -48,39 +49,58 @@ impl PreparedCall {
                 facts.tool
             )));
         }
-        let context = context::of_call(words, facts)?;
+        let context = context::of_call(words, policies.schema, Action::ToolExecute, facts)?;
         let mut steps = vec![Step::on_tool(&facts.tool, tool)];
-        let named = named(words, &parties, tool, facts);
+        let mut made: HashMap<EntityUid, Entity> = HashMap::new();
         for effect in &facts.effects {
-            let done = Done::of(words, facts, effect)?;
+            let (step, entity) = Step::of_effect(words, facts, effect)?;
             // The same thing twice is one question.
-            let uid = done.entity.uid();
-            if !steps
-                .iter()
-                .any(|step| step.run == done.run && step.uid == uid)
-            {
-                steps.push(Step::of_effect(words, policies, world, done, &named)?);
+            let is_it = |known: &Step| known.run == step.run && known.uid == step.uid;
+            if steps.iter().any(is_it) {
+                continue;
             }
+            for verb in [step.run, step.ask].map(|action| words.action(action)) {
+                let known = policies.actions.get(&verb);
+                made.extend(known.map(|known| (verb, known.clone())));
+            }
+            made.insert(step.uid.clone(), entity);
+            steps.push(step);
         }
+        let around = if made.is_empty() {
+            None
+        } else {
+            for verb in [Action::ToolExecute, Action::ToolExecuteAsk] {
+                let verb = words.action(verb);
+                let known = policies.actions.get(&verb);
+                made.extend(known.map(|known| (verb, known.clone())));
+            }
+            let named = named(words, &parties, tool, facts);
+            // Nothing that was made has attributes that a schema could check.
+            Some(world.around(None, made.into_values(), named)?)
+        };
         Ok(Self {
             parties,
             steps,
             context,
+            around,
         })
     }
 
     /// The most ordinary call of this tool, with effects that nobody knows yet.
     pub(crate) fn for_listing(
         words: &Vocabulary,
+        policies: &Policies,
         world: &World,
         principal: &Principal,
         tool: &ToolName,
     ) -> Result<Self, Denial> {
         let (uid, _) = world.tool(tool)?;
+        let (device, channel) = (DeviceId::local(), Channel::Cli);
         Ok(Self {
             parties: world.parties(words, principal)?,
             steps: vec![Step::on_tool(tool, uid)],
-            context: context::of_listing(words, tool, &DeviceId::local(), Channel::Cli)?,
+            context: context::of_listing(words, policies.schema, tool, &device, channel)?,
+            around: None,
         })
     }
 }
@@ -92,49 +112,15 @@ impl Step {
             ask: Action::ToolExecuteAsk,
             on: Resource::Tool(name.clone()),
             uid: uid.clone(),
-            around: None,
         }
     }
 
+    /// An effect in policy's words: what is done, and the entity it is done to.
     fn of_effect(
         words: &Vocabulary,
-        policies: &Policies,
-        world: &World,
-        done: Done,
-        named: &[EntityUid],
-    ) -> Result<Self, Denial> {
-        let Done {
-            run,
-            ask,
-            on,
-            entity,
-        } = done;
-        let uid = entity.uid();
-        let verbs = [run, ask].map(|action| words.action(action));
-        let verbs = verbs.iter().filter_map(|verb| policies.actions.get(verb));
-        let made: Vec<Entity> = verbs.cloned().chain([entity]).collect();
-        // Nothing here has attributes that a schema could check.
-        let around = world.around(None, made, named.iter().cloned())?;
-        Ok(Self {
-            run,
-            ask,
-            on,
-            uid,
-            around: Some(around),
-        })
-    }
-}
-
-/// An effect in policy's words: what is done, and the entity it is done to.
-struct Done {
-    run: Action,
-    ask: Action,
-    on: Resource,
-    entity: Entity,
-}
-
-impl Done {
-    fn of(words: &Vocabulary, facts: &Facts, effect: &Effect) -> Result<Self, Denial> {
+        facts: &Facts,
+        effect: &Effect,
+    ) -> Result<(Self, Entity), Denial> {
         let (run, ask, on, entity) = match effect {
             Effect::Exec { program } => {
                 let known = known(facts, program)?;
@@ -155,12 +141,8 @@ impl Done {
                 (Action::NetConnect, Action::NetConnectAsk, on, entity)
             }
         };
-        Ok(Self {
-            run,
-            ask,
-            on,
-            entity,
-        })
+        let uid = entity.uid();
+        Ok((Self { run, ask, on, uid }, entity))
     }
 }
 

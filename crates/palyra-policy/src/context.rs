@@ -1,27 +1,46 @@
 //! Facts as a Cedar context, built natively.
 
-use cedar_policy::{Context, EntityUid, RestrictedExpression};
+use cedar_policy::{Context, EntityUid, RestrictedExpression, Schema};
 use palyra_core::{
     Channel, Denial, DeviceId, Effect, Facts, Grant, RiskLevel, Timestamp, ToolName,
 };
 use std::path::Path;
 
 use crate::error::{broken, unavailable};
+use crate::request::Action;
 use crate::vocabulary::Vocabulary;
 
 type Pair = (String, RestrictedExpression);
 
+/// A context that fits the schema. Those of calls have one type, and those of everything else
+/// another; so one that was checked for an action is fit for every action of the same kind.
+#[derive(Debug, Clone)]
+pub(crate) struct Checked(Context);
+
+impl Checked {
+    pub(crate) fn into_inner(self) -> Context {
+        self.0
+    }
+}
+
 /// The context of everything that is not a call.
 pub(crate) fn of_api(
     words: &Vocabulary,
+    schema: &Schema,
+    action: Action,
     device: &DeviceId,
     channel: Channel,
-) -> Result<Context, Denial> {
-    finish(origin(words, device, channel))
+) -> Result<Checked, Denial> {
+    finish(origin(words, device, channel), words, schema, action)
 }
 
-/// The context of a call.
-pub(crate) fn of_call(words: &Vocabulary, facts: &Facts) -> Result<Context, Denial> {
+/// The context of a call, for an action of calls.
+pub(crate) fn of_call(
+    words: &Vocabulary,
+    schema: &Schema,
+    action: Action,
+    facts: &Facts,
+) -> Result<Checked, Denial> {
     let capabilities = facts.capabilities.iter().map(|need| text(need.as_str()));
     let mut pairs = origin(words, &facts.origin.device, facts.origin.channel);
     pairs.extend([
@@ -47,16 +66,17 @@ pub(crate) fn of_call(words: &Vocabulary, facts: &Facts) -> Result<Context, Deni
     if let Some(grant) = &facts.grant {
         pairs.push(pair("grant", granted(words, grant)?));
     }
-    finish(pairs)
+    finish(pairs, words, schema, action)
 }
 
 /// The most ordinary call there is: from here and now, unknown effects, nothing granted.
 pub(crate) fn of_listing(
     words: &Vocabulary,
+    schema: &Schema,
     tool: &ToolName,
     device: &DeviceId,
     channel: Channel,
-) -> Result<Context, Denial> {
+) -> Result<Checked, Denial> {
     let mut pairs = origin(words, device, channel);
     pairs.extend([
         pair("run", text("")),
@@ -72,7 +92,7 @@ pub(crate) fn of_listing(
         pair("scopes", RestrictedExpression::new_set([])),
     ]);
     pairs.extend(effects(&[])?);
-    finish(pairs)
+    finish(pairs, words, schema, Action::ToolExecute)
 }
 
 fn origin(words: &Vocabulary, device: &DeviceId, channel: Channel) -> Vec<Pair> {
@@ -132,8 +152,16 @@ fn granted(words: &Vocabulary, grant: &Grant) -> Result<RestrictedExpression, De
     .map_err(broken)
 }
 
-fn finish(pairs: Vec<Pair>) -> Result<Context, Denial> {
-    Context::from_pairs(pairs).map_err(broken)
+fn finish(
+    pairs: Vec<Pair>,
+    words: &Vocabulary,
+    schema: &Schema,
+    action: Action,
+) -> Result<Checked, Denial> {
+    let context = Context::from_pairs(pairs).map_err(broken)?;
+    let checked = context.validate(schema, &words.action(action));
+    checked.map_err(broken)?;
+    Ok(Checked(context))
 }
 
 fn pair(name: &str, value: RestrictedExpression) -> Pair {
@@ -173,4 +201,25 @@ fn path(path: &Path) -> Result<&str, Denial> {
 
 fn saturated(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::operator::context_of;
+    use crate::request::{Action, Kind};
+
+    /// What [`Checked`](super::Checked) relies on.
+    #[test]
+    fn every_action_of_a_kind_has_the_same_context() {
+        let is_call = |action: &Action| match action.kind() {
+            Kind::Run | Kind::Ask => true,
+            Kind::Api => false,
+        };
+        for action in Action::ALL {
+            let first = Action::ALL.iter().find(|it| is_call(it) == is_call(action));
+            let [one, other] = [first.unwrap(), action].map(|it| context_of(it.as_str()).unwrap());
+            assert!(!one.is_empty());
+            assert_eq!(one, other, "{action}");
+        }
+    }
 }

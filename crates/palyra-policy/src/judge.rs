@@ -5,13 +5,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use cedar_policy::{
-    AuthorizationError, Authorizer, Context, Decision, Entities, EntityUid, Request,
+    AuthorizationError, Authorizer, Decision, Entities, EntityUid, Request,
+    validate_scope_variables,
 };
 use palyra_core::corridor::PolicyAnswer;
 use palyra_core::{Denial, Facts, Principal, ToolName};
 
 use crate::call::{PreparedCall, Step};
-use crate::context;
+use crate::context::{self, Checked};
 use crate::decision::{Deliberation, PolicyDecision, denial, matched};
 use crate::error::broken;
 use crate::policies::{Policies, Watched};
@@ -56,7 +57,7 @@ struct Question<'a> {
     action: Action,
     on: &'a Resource,
     resource: EntityUid,
-    context: Context,
+    context: Checked,
 }
 
 /// An answer, and every question it took.
@@ -105,9 +106,10 @@ impl<'a> Judge<'a> {
             self.request(&uid, asked.action, resource, call.context.clone())
         });
         let requests = requests.collect::<Result<_, _>>()?;
-        let made = call.steps.iter().filter_map(|step| {
-            let entity = step.around.as_ref()?.get(&step.uid);
-            entity.cloned()
+        let around = call.around.iter();
+        let made = around.flat_map(|around| {
+            let steps = call.steps.iter();
+            steps.filter_map(|step| around.get(&step.uid).cloned())
         });
         let entities = self.world.entities.clone().upsert_entities(made, None);
         Ok((requests, entities.map_err(broken)?))
@@ -129,9 +131,13 @@ impl<'a> Judge<'a> {
             action: request.action,
             on: &request.resource,
             resource,
-            context: match context.call {
-                Some(facts) => context::of_call(words, facts)?,
-                None => context::of_api(words, context.device_id, context.channel)?,
+            context: match (context.call, context.device_id, context.channel) {
+                (Some(facts), _, _) => {
+                    context::of_call(words, policies.schema, request.action, facts)?
+                }
+                (None, device, channel) => {
+                    context::of_api(words, policies.schema, request.action, device, channel)?
+                }
             },
         };
         let Some(record) = record else {
@@ -146,13 +152,26 @@ impl<'a> Judge<'a> {
             named.push(world.tool(&facts.tool)?.0.clone());
             named.extend(facts.grant.iter().map(|grant| words.agent(&grant.agent)));
         }
-        let entities = world.around(Some(policies.schema), [record], named)?;
+        let entities = match request.resource {
+            // These have nothing but a name and what they are in: no schema can find fault.
+            Resource::Program(_) | Resource::Path(_) | Resource::Host(_) => {
+                let verb = policies.actions.get(&words.action(request.action)).cloned();
+                world.around(None, verb.into_iter().chain([record]), named)?
+            }
+            Resource::Daemon
+            | Resource::Tool(_)
+            | Resource::Call { .. }
+            | Resource::Approval { .. }
+            | Resource::Agents
+            | Resource::Agent(_) => world.around(Some(policies.schema), [record], named)?,
+        };
         Ok(self.ask(&policies.slices, &entities, question, extent)?)
     }
 
     /// Whether the most ordinary call of this tool would run or be asked about.
     pub(crate) fn may_list(&self, principal: &Principal, tool: &ToolName) -> bool {
-        let call = PreparedCall::for_listing(self.words, self.world, principal, tool);
+        let call =
+            PreparedCall::for_listing(self.words, self.policies, self.world, principal, tool);
         call.is_ok_and(|call| {
             let may = |action, step| {
                 let answer =
@@ -267,21 +286,22 @@ impl<'a> Judge<'a> {
             resource: step.uid.clone(),
             context: call.context.clone(),
         };
-        let entities = step.around.as_ref().unwrap_or(&self.world.entities);
+        let entities = call.around.as_ref().unwrap_or(&self.world.entities);
         self.ask(slices, entities, question, Extent::Slice)
     }
 
-    /// A request that fits the schema.
+    /// A request that fits the schema: the context does already.
     fn request(
         &self,
         uid: &EntityUid,
         action: Action,
         resource: EntityUid,
-        context: Context,
+        context: Checked,
     ) -> Result<Request, Denial> {
         let verb = self.words.action(action);
-        let schema = Some(self.policies.schema);
-        Request::new(uid.clone(), verb, resource, context, schema).map_err(broken)
+        validate_scope_variables(uid, &verb, &resource, self.policies.schema).map_err(broken)?;
+        let context = context.into_inner();
+        Request::new(uid.clone(), verb, resource, context, None).map_err(broken)
     }
 
     /// The one place where Cedar is asked. A request that does not fit the schema, and any error

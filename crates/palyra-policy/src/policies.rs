@@ -170,7 +170,7 @@ fn named(parsed: &PolicySet) -> Result<(PolicySet, HashMap<String, Note>), Polic
 }
 
 /// Cedar calls parsed policies `policy0`, `policy1`, … in the order of the source.
-fn numbered(policy: &Policy) -> (usize, &Policy) {
+pub(crate) fn numbered(policy: &Policy) -> (usize, &Policy) {
     let id: &str = policy.id().as_ref();
     let number = id.strip_prefix("policy").and_then(|text| text.parse().ok());
     (number.map_or(0, |number: usize| number + 1), policy)

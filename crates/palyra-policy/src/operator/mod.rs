@@ -35,3 +35,9 @@ pub use question::{
 };
 pub use replay::{Replay, decide_call};
 pub use source::{NamedSource, Problem};
+
+/// The attributes of an action's context, as the schema declares them.
+#[cfg(test)]
+pub(crate) fn context_of(action: &str) -> Option<&'static shape::Fields> {
+    shape::Shapes::load().ok()?.contexts.get(action)
+}

@@ -5,6 +5,7 @@
 mod attacks;
 mod baselines;
 mod fixture;
+mod hostile;
 mod idle;
 mod load;
 mod operator;

@@ -88,6 +88,46 @@ fn a_mistake_in_a_condition_is_found_in_its_own_line() {
     assert!(problems[0].message.contains("has"), "{problems:#?}");
 }
 
+/// Many policies are validated by several threads, and a file without a fault is parsed at once:
+/// each fault is still said, in its place, in the order of the file.
+#[test]
+fn among_many_policies_each_fault_is_said_in_its_place() {
+    let policy = |number: usize, condition: &str| {
+        format!(
+            "@id(\"p{number}\")\nforbid (principal, action in Palyra::Action::\"run\", resource)\nwhen {{ {condition} }};\n"
+        )
+    };
+    let faulty = [3, 400, 401, 899];
+    let text = |fault: &str| -> String {
+        (0..900)
+            .map(|number| {
+                policy(
+                    number,
+                    if faulty.contains(&number) {
+                        fault
+                    } else {
+                        "context.tier > 2"
+                    },
+                )
+            })
+            .collect()
+    };
+    assert_eq!(
+        bundle(&text("context.tier > 3"))
+            .policies()
+            .iter()
+            .filter(|it| !it.baseline)
+            .count(),
+        900
+    );
+    let problems = refused(&text("context.tier > \"3\""));
+    let expected: Vec<(usize, usize)> = faulty.iter().map(|number| (3 * number + 3, 23)).collect();
+    assert_eq!(places(&problems), expected, "{problems:#?}");
+    let problems = refused(&text("context.tier > "));
+    let expected: Vec<(usize, usize)> = faulty.iter().map(|number| (3 * number + 3, 24)).collect();
+    assert_eq!(places(&problems), expected, "{problems:#?}");
+}
+
 #[test]
 fn an_id_of_the_baseline_is_taken() {
     let problems = refused("@id(\"allow_granted\") permit (principal, action, resource);");

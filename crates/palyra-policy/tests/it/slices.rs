@@ -168,12 +168,16 @@ fn comparable(
     answer.map_err(|denial| denial.code)
 }
 
+/// How many cases the long forms try.
+pub(crate) fn cases() -> u32 {
+    let asked = std::env::var("PALYRA_POLICY_CASES").ok();
+    asked.map_or(CASES, |text| text.parse().unwrap())
+}
+
 #[test]
 fn a_slice_answers_like_the_whole_set() {
-    let cases = std::env::var("PALYRA_POLICY_CASES").ok();
-    let cases = cases.map_or(CASES, |text| text.parse().unwrap());
     let config = ProptestConfig {
-        cases,
+        cases: cases(),
         failure_persistence: None,
         ..ProptestConfig::default()
     };
