@@ -1,5 +1,6 @@
 //! A client for one daemon: HTTP/1.1 over its Unix socket, one connection a [`Client`].
 
+use std::marker::PhantomData;
 use std::path::Path;
 
 use bytes::{Bytes, BytesMut};
@@ -149,8 +150,16 @@ impl Client {
     ///
     /// # Errors
     /// The daemon refused, or the conversation broke.
-    pub async fn call_events(&mut self, body: Bytes) -> Result<Events, ClientError> {
-        let mut request = self.request(Method::POST, "/api/v1/calls", body)?;
+    pub async fn call_events(&mut self, body: Bytes) -> Result<Events<CallEvent>, ClientError> {
+        self.events("/api/v1/calls", body).await
+    }
+
+    /// `POST path` with a JSON text, and hears what happens, one event a line.
+    ///
+    /// # Errors
+    /// The daemon refused, or the conversation broke.
+    pub async fn events<T>(&mut self, path: &str, body: Bytes) -> Result<Events<T>, ClientError> {
+        let mut request = self.request(Method::POST, path, body)?;
         let ndjson = hyper::header::HeaderValue::from_static("application/x-ndjson");
         request.headers_mut().insert(hyper::header::ACCEPT, ndjson);
         let response = self.send(request).await?;
@@ -161,6 +170,7 @@ impl Client {
             body: response.into_body(),
             buffer: BytesMut::new(),
             searched: 0,
+            kind: PhantomData,
         })
     }
 
@@ -238,20 +248,21 @@ fn only_our_own(stream: &tokio::net::UnixStream, socket: &str) -> Result<(), Cli
     })
 }
 
-/// What a call says while it goes on.
-pub struct Events {
+/// What is said while something goes on.
+pub struct Events<T> {
     body: Incoming,
     buffer: BytesMut,
     /// How much of the buffer holds no line end: a long line is searched once, not once a frame.
     searched: usize,
+    kind: PhantomData<fn() -> T>,
 }
 
-impl Events {
+impl<T: DeserializeOwned> Events<T> {
     /// The next event; `None` at the end.
     ///
     /// # Errors
     /// The conversation broke.
-    pub async fn next(&mut self) -> Result<Option<CallEvent>, ClientError> {
+    pub async fn next(&mut self) -> Result<Option<T>, ClientError> {
         loop {
             let unsearched = self.buffer.iter().skip(self.searched);
             if let Some(end) = unsearched.copied().position(|byte| byte == b'\n') {

@@ -58,7 +58,7 @@ pub struct Whom {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Write a commented palyra.toml and make the daemon's folders; overwrites nothing
-    Init,
+    Init(Init),
     /// Show whether the daemon runs, who you are to it, and what waits for you
     Status(Whom),
     /// Run a program in the sandbox, if policy or a person allows it, and record it
@@ -90,7 +90,7 @@ impl Command {
     #[must_use]
     pub const fn whom(&self) -> Option<&AsAgent> {
         let whom = match self {
-            Self::Init | Self::Completions(_) | Self::Man(_) | Self::ExitCodes => return None,
+            Self::Init(_) | Self::Completions(_) | Self::Man(_) | Self::ExitCodes => return None,
             Self::Status(whom) => whom,
             Self::Exec(exec) => &exec.whom,
             Self::Call(call) => &call.whom,
@@ -103,6 +103,14 @@ impl Command {
         };
         whom.agent.as_ref()
     }
+}
+
+/// `palyra init`.
+#[derive(Debug, Args)]
+pub struct Init {
+    /// What decides where your policies say nothing else [default: asked on a terminal, or standard]
+    #[arg(long, value_enum, value_name = "NAME")]
+    pub baseline: Option<BaselineArg>,
 }
 
 /// `palyra exec`.
@@ -401,14 +409,49 @@ pub enum PolicyAction {
     Check(PolicyPlace),
     /// Run the cases of the *.test.toml files
     Test(PolicyPlace),
-    /// Explain the answer to one request, and what would have to change
+    /// Explain the answer to a call or to one request, and what would have to change
     Explain {
-        /// The request, in TOML or JSON: principal, action, resource, context, entity
+        /// The call; with `--request`, the folder of your policies
+        #[arg(value_name = "CALL|DIR", required_unless_present = "request")]
+        what: Option<PathBuf>,
+        /// A request instead, in TOML or JSON: principal, action, resource, context, entity
         #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
-        request: PathBuf,
-        /// Which policies.
+        request: Option<PathBuf>,
+        /// Over which baseline.
         #[command(flatten)]
-        place: PolicyPlace,
+        over: PolicyOver,
+    },
+    /// Ask a draft about a past call or a request, beside what is in force
+    Simulate {
+        /// The folder of the draft
+        #[arg(value_name = "DRAFT_DIR", value_hint = clap::ValueHint::DirPath)]
+        draft: PathBuf,
+        /// A call of the past
+        #[arg(
+            long,
+            value_name = "CALL",
+            required_unless_present = "request",
+            conflicts_with = "request"
+        )]
+        call: Option<CallId>,
+        /// A request, in TOML or JSON: principal, action, resource, context, entity
+        #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+        request: Option<PathBuf>,
+        /// Over which baseline.
+        #[command(flatten)]
+        over: PolicyOver,
+    },
+    /// Decide past calls again with a draft, and list the answers that flip
+    Replay {
+        /// The folder of the draft
+        #[arg(value_name = "DRAFT_DIR", value_hint = clap::ValueHint::DirPath)]
+        draft: PathBuf,
+        /// How far back (`30m`, `12h`, `7d`)
+        #[arg(long, value_name = "SPAN", default_value = "7d")]
+        since: Span,
+        /// Over which baseline.
+        #[command(flatten)]
+        over: PolicyOver,
     },
     /// List the versions that were in force, newest first, or show the texts of one
     Versions {

@@ -28,7 +28,7 @@ pub async fn run(command: Command, output: Output) -> Result<Exit, Failure> {
     let agent = command.whom().cloned();
     let session = || Session::new(agent, output);
     match command {
-        Command::Init => init::run(&output),
+        Command::Init(args) => init::run(&args, &output),
         Command::Completions(args) => shell::completions(&args, &output),
         Command::Man(args) => shell::man(&args, &output),
         Command::ExitCodes => shell::exit_codes(&output),

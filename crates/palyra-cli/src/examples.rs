@@ -23,10 +23,13 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ),
     (
         "palyra init",
-        &[(
-            "palyra init",
-            "set up; an existing palyra.toml is never touched",
-        )],
+        &[
+            ("palyra init", "set up; nothing is overwritten"),
+            (
+                "palyra init --baseline locked",
+                "an agent runs nothing unasked",
+            ),
+        ],
     ),
     (
         "palyra status",
@@ -280,6 +283,10 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         "palyra policy explain",
         &[
             (
+                "palyra policy explain call_01kgq5r7h3e8x2m4n6p8q0s2t4",
+                "why it was denied, and what would help",
+            ),
+            (
                 "palyra policy explain --request r.toml",
                 "why, and what would help",
             ),
@@ -287,6 +294,26 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
                 "palyra policy explain --request r.toml draft",
                 "under a draft",
             ),
+        ],
+    ),
+    (
+        "palyra policy simulate",
+        &[
+            (
+                "palyra policy simulate draft --request r.toml",
+                "what the draft says to it",
+            ),
+            (
+                "palyra policy simulate draft --call call_01kgq5r7h3e8x2m4n6p8q0s2t4",
+                "and to a call of the past",
+            ),
+        ],
+    ),
+    (
+        "palyra policy replay",
+        &[
+            ("palyra policy replay draft", "the last seven days"),
+            ("palyra policy replay draft --since 12h", "half a day"),
         ],
     ),
     (

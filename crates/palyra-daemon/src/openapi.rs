@@ -3,7 +3,7 @@
 use palyra_api::wire;
 use utoipa::OpenApi;
 
-use crate::routes::{agents, approvals, calls, journal, policy, status, tools};
+use crate::routes::{agents, approvals, calls, journal, judging, policy, status, tools};
 
 /// The whole API.
 #[derive(OpenApi)]
@@ -37,6 +37,9 @@ use crate::routes::{agents, approvals, calls, journal, policy, status, tools};
         policy::reload,
         policy::activate,
         policy::rollback,
+        judging::explain,
+        judging::simulate,
+        judging::replay,
     ),
     components(schemas(wire::CallEvent, wire::ErrorBody))
 )]

@@ -283,6 +283,21 @@ impl GatewayService {
     /// # Errors
     /// Policy forbids it, there is none, or the journal cannot be read.
     pub fn call_record(&self, caller: &Caller, id: &str) -> Result<CallRecordView, Refusal> {
+        let row = self.call_row_of(caller, id)?;
+        Ok(CallRecordView {
+            entries: self
+                .0
+                .journal
+                .read_stream(&Stream::Call(row.call.clone()))?,
+            arguments: self.blob_json(Some(row.arguments))?,
+            facts: self.blob_json(row.facts)?,
+            output: self.blob_json(row.output)?,
+            row,
+        })
+    }
+
+    /// The call of this id, if the caller may read it.
+    pub(crate) fn call_row_of(&self, caller: &Caller, id: &str) -> Result<CallRow, Refusal> {
         let unknown = || not_found("unknown_call", "call", id, "see `palyra calls list`");
         let id: CallId = id.parse().map_err(|_| unknown())?;
         let row = self
@@ -293,13 +308,7 @@ impl GatewayService {
         let row = call_row(&row)?;
         // To somebody who may not read it, it is not there.
         self.may_read_call(caller, &row).map_err(|_| unknown())?;
-        Ok(CallRecordView {
-            entries: self.0.journal.read_stream(&Stream::Call(id))?,
-            arguments: self.blob_json(Some(row.arguments))?,
-            facts: self.blob_json(row.facts)?,
-            output: self.blob_json(row.output)?,
-            row,
-        })
+        Ok(row)
     }
 
     fn may_read_call(&self, caller: &Caller, row: &CallRow) -> Result<(), Refusal> {

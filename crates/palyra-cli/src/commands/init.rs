@@ -1,18 +1,23 @@
 //! `palyra init`: the daemon's folders and a commented `palyra.toml`. Nothing is overwritten.
 
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use palyra_api::Home;
+use palyra_policy::{Baseline, UnknownBaseline};
 
-use crate::exit::Exit;
+use super::policy;
+use crate::args::Init;
+use crate::exit::{Exit, Meaning};
 use crate::failure::Failure;
 use crate::folders::{self, Folder};
-use crate::output::{DIM, GOOD, Output};
+use crate::output::{DIM, GOOD, Output, STRONG};
 use crate::safe;
 
 /// Every setting with its default, commented out.
 const CONFIG: &str = include_str!("palyra.toml");
+/// The line of it that is written live.
+const BASELINE: &str = "#baseline = \"standard\"";
 
 /// What `init` found and did.
 #[derive(Debug, serde::Serialize)]
@@ -20,16 +25,30 @@ struct Done {
     config: PathBuf,
     /// False when there was one already.
     config_written: bool,
+    /// What decides where the operator's policies say nothing else.
+    baseline: &'static str,
     folders: Vec<Folder>,
 }
 
-pub(super) fn run(output: &Output) -> Result<Exit, Failure> {
+pub(super) fn run(args: &Init, output: &Output) -> Result<Exit, Failure> {
     let home = Home::from_env()?;
     let folders = folders::create(&home)?;
     let config = home.config_file();
+    let there = std::fs::symlink_metadata(&config).is_ok();
+    let given = args.baseline.map(Baseline::from);
+    let wanted = match (given, there) {
+        (Some(given), _) => given,
+        (None, true) => policy::configured_baseline()?,
+        (None, false) => ask(output)?,
+    };
+    let config_written = !there && write_new(&config, wanted)?;
+    if !config_written && given.is_some() {
+        is_configured(&config, wanted)?;
+    }
     let done = Done {
-        config_written: write_new(&config)?,
+        config_written,
         config,
+        baseline: wanted.as_str(),
         folders,
     };
     output.answer(&done, render)?;
@@ -37,8 +56,64 @@ pub(super) fn run(output: &Output) -> Result<Exit, Failure> {
     Ok(Exit::OK)
 }
 
+/// What was asked for and what the file says must not differ silently.
+fn is_configured(config: &Path, wanted: Baseline) -> Result<(), Failure> {
+    let found = policy::configured_baseline()?;
+    if found == wanted {
+        return Ok(());
+    }
+    Err(Failure::new(
+        Meaning::Error,
+        "config_exists",
+        format!(
+            "`{}` is there already, with the baseline `{found}`, and is left as it is",
+            safe::line(&config.display().to_string())
+        ),
+        format!("set `baseline = \"{wanted}\"` under `[policy]` in it, then restart the daemon"),
+    ))
+}
+
+/// Asks a person at a terminal; nobody else is asked.
+fn ask(output: &Output) -> Result<Baseline, Failure> {
+    let at_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    if !at_terminal || output.is_json() {
+        return Ok(Baseline::default());
+    }
+    output.say("what decides where your own policies say nothing else?");
+    for baseline in Baseline::ALL {
+        let what = meaning(baseline);
+        output.say(&format!("  {STRONG}{baseline}{STRONG:#}: {what}"));
+    }
+    output.say("a name, or nothing for `standard`:");
+    let mut line = String::new();
+    std::io::stdin()
+        .read_line(&mut line)
+        .map_err(|error| Failure::usage(error.to_string(), "name one with `--baseline`"))?;
+    match line.trim() {
+        "" => Ok(Baseline::default()),
+        name => name.parse().map_err(|error: UnknownBaseline| {
+            Failure::usage(error.to_string(), "name one with `--baseline`")
+        }),
+    }
+}
+
+const fn meaning(baseline: Baseline) -> &'static str {
+    match baseline {
+        Baseline::Standard => "an agent uses plain tools freely and asks before sensitive ones",
+        Baseline::Sandboxed => "what stays inside a strong sandbox runs unasked; the rest asks",
+        Baseline::Locked => "nothing of an agent runs without your yes to exactly that call",
+    }
+}
+
+/// The file, with this baseline chosen.
+fn config_with(baseline: Baseline) -> String {
+    let what = meaning(baseline);
+    let chosen = format!("# {baseline}: {what}.\nbaseline = \"{baseline}\"");
+    CONFIG.replacen(BASELINE, &chosen, 1)
+}
+
 /// Writes the file unless something of that name is there, a dangling link included.
-fn write_new(path: &Path) -> Result<bool, Failure> {
+fn write_new(path: &Path, baseline: Baseline) -> Result<bool, Failure> {
     let mut file = match folders::private_file()
         .write(true)
         .create_new(true)
@@ -49,7 +124,7 @@ fn write_new(path: &Path) -> Result<bool, Failure> {
         Err(error) => return Err(folders::unusable(path, &error)),
     };
     let wrote = file
-        .write_all(CONFIG.as_bytes())
+        .write_all(config_with(baseline).as_bytes())
         .and_then(|()| file.sync_all());
     wrote.map(|()| true).map_err(|error| {
         // Half a file would be taken for the operator's own the next time.
@@ -60,7 +135,7 @@ fn write_new(path: &Path) -> Result<bool, Failure> {
 
 fn render(done: &Done) -> String {
     let what = match done.config_written {
-        true => "every setting with its default, commented out",
+        true => "the baseline, and every other setting with its default, commented out",
         false => "it was there already and is left as it is",
     };
     let folder = |folder: &'_ Folder| (folder.created, folder.path.clone(), "open to you alone");
@@ -90,5 +165,20 @@ mod tests {
             CONFIG.lines().filter(|line| line.starts_with('[')).count(),
             6
         );
+    }
+
+    #[test]
+    fn the_chosen_baseline_is_the_one_live_setting() {
+        for baseline in Baseline::ALL {
+            let text = config_with(baseline);
+            let live = |line: &&str| !line.is_empty() && !line.starts_with(['#', '[']);
+            let live: Vec<&str> = text.lines().filter(live).collect();
+            assert_eq!(live, [format!("baseline = \"{baseline}\"")]);
+            let settings: toml::Table = toml::from_str(&text).unwrap();
+            assert_eq!(
+                settings["policy"]["baseline"].as_str(),
+                Some(baseline.as_str())
+            );
+        }
     }
 }

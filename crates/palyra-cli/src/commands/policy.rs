@@ -1,14 +1,16 @@
 //! `palyra policy`: the operator's policies. What is in a folder is read and judged here, without a
-//! daemon; which version decides, and changing that, is the daemon's ([`live`]).
+//! daemon; which version decides, and changing that, is the daemon's
+//! ([`live`]), and so are the calls of the past ([`past`]).
 
 mod live;
+mod past;
 
 use std::fmt::Write as _;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use palyra_api::Home;
-use palyra_core::CanonicalJson;
+use palyra_core::{CallId, CanonicalJson};
 use palyra_policy::operator::files::{Folder, read_folder};
 use palyra_policy::operator::{
     Bundle, Diff, Explanation, Mode, NamedSource, OperatorPolicy, Outcome, Problem, Question,
@@ -19,7 +21,7 @@ use palyra_policy::{Baseline, SCHEMA_SRC};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::args::{PolicyAction, PolicyPlace};
+use crate::args::{PolicyAction, PolicyOver, PolicyPlace};
 use crate::exit::{Exit, Meaning};
 use crate::failure::Failure;
 use crate::output::{BAD, DIM, GOOD, Output, PLAIN, STRONG, WAITING};
@@ -61,12 +63,41 @@ pub(super) async fn run(
         }
         PolicyAction::Check(place) => return checked(&Sources::find(place)?, output),
         PolicyAction::Test(place) => return tested(&Sources::find(place)?, output),
-        PolicyAction::Explain { request, place } => {
-            let sources = Sources::find(place)?;
+        PolicyAction::Explain {
+            what,
+            request: Some(request),
+            over,
+        } => {
+            let (folder, over) = (what.clone(), *over);
+            let sources = Sources::find(&PolicyPlace { folder, over })?;
             let bundle = sources.bundle()?;
-            let question = read_request(request)?;
+            let question = Question::read(&read_request(request)?);
+            let question = question.map_err(|why| unfit(request, &why))?;
             let found = explain(&bundle, &question).map_err(|why| unfit(request, &why))?;
             output.answer(&sources.with(json!(found)), |_| explained(&found))?;
+        }
+        PolicyAction::Explain {
+            what,
+            request: None,
+            over,
+        } => past::explain(&call_of(what.as_deref(), *over)?, &session()?).await?,
+        PolicyAction::Simulate {
+            draft,
+            call,
+            request,
+            over,
+        } => {
+            let draft = Sources::at(draft, baseline_of(over.baseline)?)?;
+            let asked = match (call, request) {
+                (Some(call), _) => past::About::Call(call.to_string()),
+                (None, Some(request)) => past::About::Request(json!(read_request(request)?)),
+                (None, None) => return Err(neither()),
+            };
+            past::simulate(&draft, asked, &session()?).await?;
+        }
+        PolicyAction::Replay { draft, since, over } => {
+            let draft = Sources::at(draft, baseline_of(over.baseline)?)?;
+            past::replay(&draft, since.0, &session()?).await?;
         }
         PolicyAction::Versions {
             number,
@@ -185,9 +216,14 @@ fn shown_path(path: &Path) -> String {
 
 /// The baseline that was asked for, else the one that `palyra.toml` names.
 fn baseline_of(given: Option<crate::args::BaselineArg>) -> Result<Baseline, Failure> {
-    if let Some(given) = given {
-        return Ok(given.into());
+    match given {
+        Some(given) => Ok(given.into()),
+        None => configured_baseline(),
     }
+}
+
+/// The baseline that `palyra.toml` names.
+pub(super) fn configured_baseline() -> Result<Baseline, Failure> {
     let config = Home::from_env()?.config_file();
     let refused = |why: String| {
         Failure::new(
@@ -425,7 +461,7 @@ fn unfit(path: &Path, why: &str) -> Failure {
 }
 
 /// A request as a test case writes it, in TOML or JSON.
-fn read_request(path: &Path) -> Result<Question, Failure> {
+fn read_request(path: &Path) -> Result<RequestText, Failure> {
     let wrong = |why: String| unfit(path, &why);
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path);
@@ -436,17 +472,42 @@ fn read_request(path: &Path) -> Result<Question, Failure> {
     }
     let text = String::from_utf8(bytes).map_err(|_| wrong("is not UTF-8".to_owned()))?;
     // No TOML document begins with a brace.
-    let request: RequestText = if text.trim_start().starts_with('{') {
+    if text.trim_start().starts_with('{') {
         CanonicalJson::parse(text.as_bytes()).map_err(|error| wrong(error.to_string()))?;
-        serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?
+        serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))
     } else {
         toml::from_str(&text).map_err(|error| {
             let before = error.span().and_then(|span| text.get(..span.start));
             let line = before.unwrap_or_default().matches('\n').count() + 1;
             wrong(format!("line {line}: {}", error.message()))
-        })?
-    };
-    Question::read(&request).map_err(wrong)
+        })
+    }
+}
+
+/// The call that `explain` is about.
+fn call_of(what: Option<&Path>, over: PolicyOver) -> Result<CallId, Failure> {
+    if over.baseline.is_some() {
+        return Err(Failure::usage(
+            "a call is explained with the policies that decided it, whatever the baseline",
+            "leave `--baseline` out, or use `palyra policy simulate DRAFT_DIR --call CALL`",
+        ));
+    }
+    let given = what.map(|what| what.display().to_string());
+    let call = given.as_deref().and_then(|given| given.parse().ok());
+    call.ok_or_else(|| {
+        let given = safe::line(given.as_deref().unwrap_or_default());
+        Failure::usage(
+            format!("`{given}` is not a call"),
+            "name a call of `palyra calls list`, or a request with `--request FILE`",
+        )
+    })
+}
+
+fn neither() -> Failure {
+    Failure::usage(
+        "a draft is asked about a call or a request",
+        "add `--call CALL` or `--request FILE`",
+    )
 }
 
 const fn outcome_style(outcome: Outcome) -> anstyle::Style {

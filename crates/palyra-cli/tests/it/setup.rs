@@ -75,3 +75,33 @@ fn a_home_that_cannot_work_says_why() {
         .exits(1)
         .complains("longer than 107 bytes", "PALYRA_HOME");
 }
+
+#[test]
+fn init_writes_the_baseline_that_was_chosen() {
+    for (words, expected) in [
+        (&["init", "--json"][..], "standard"),
+        (&["init", "--baseline", "sandboxed", "--json"], "sandboxed"),
+        (&["init", "--baseline", "locked", "--json"], "locked"),
+    ] {
+        let palyra = Palyra::new();
+        let done = palyra.run(words).exits(0).json();
+        assert_eq!(done["baseline"], expected);
+        let text = std::fs::read_to_string(palyra.home().join("palyra.toml")).unwrap();
+        let live = format!("\nbaseline = \"{expected}\"\n");
+        assert!(text.contains(&live), "{text}");
+        let listed = palyra.run(&["policy", "list", "--json"]).exits(0).json();
+        assert_eq!(listed["baseline"], expected);
+    }
+}
+
+#[test]
+fn init_does_not_pretend_to_have_changed_the_baseline() {
+    let palyra = Palyra::new();
+    palyra.run(&["init"]).exits(0);
+    palyra.run(&["init", "--baseline", "standard"]).exits(0);
+    palyra
+        .run(&["init", "--baseline", "locked"])
+        .exits(1)
+        .complains("with the baseline `standard`", "baseline = \"locked\"");
+    palyra.run(&["init", "--baseline", "lax"]).exits(2);
+}

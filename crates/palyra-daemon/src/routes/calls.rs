@@ -29,7 +29,7 @@ use serde::de::DeserializeOwned;
 use super::{App, Asked, Named, Who, journal, page, page_size, reading};
 use crate::problem::Refused;
 
-/// No request of ours is larger; the tools' own caps are smaller.
+/// Requests are smaller, but for whole folders of policies; the tools' own caps are smaller too.
 const MOST_BODY: usize = 6 << 20;
 /// A too large body is read to here, so that its sender hears why it was refused.
 const MOST_DRAINED: usize = 64 << 20;
@@ -130,7 +130,15 @@ pub(crate) async fn show(
 pub(super) async fn typed_body<T: DeserializeOwned>(
     body: Body,
 ) -> Result<(CanonicalJson, T), Refused> {
-    let bytes = whole_body(body).await?;
+    typed_body_of(body, MOST_BODY).await
+}
+
+/// The same, of at most so many bytes.
+pub(super) async fn typed_body_of<T: DeserializeOwned>(
+    body: Body,
+    most: usize,
+) -> Result<(CanonicalJson, T), Refused> {
+    let bytes = whole_body(body, most).await?;
     let whole = CanonicalJson::parse(&bytes).map_err(|error| match &error {
         NotCanonical::Malformed(_) => not_json(&error.to_string()),
         NotCanonical::InexactNumber(_) => Refused::new(
@@ -147,7 +155,7 @@ pub(super) async fn typed_body<T: DeserializeOwned>(
     Ok((whole, meant))
 }
 
-async fn whole_body(mut body: Body) -> Result<Bytes, Refused> {
+async fn whole_body(mut body: Body, most: usize) -> Result<Bytes, Refused> {
     let mut kept = Vec::new();
     let mut read = 0;
     while let Some(frame) = body.frame().await {
@@ -159,15 +167,15 @@ async fn whole_body(mut body: Body) -> Result<Bytes, Refused> {
         if read > MOST_DRAINED {
             break;
         }
-        if read <= MOST_BODY {
+        if read <= most {
             kept.extend_from_slice(&data);
         }
     }
-    if read > MOST_BODY {
+    if read > most {
         return Err(Refused::new(
             RefusalKind::TooLarge,
             "input_too_large",
-            format!("a request takes {MOST_BODY} bytes at most"),
+            format!("this request takes {most} bytes at most"),
             "send less; put large content into a file of the workspace",
         ));
     }

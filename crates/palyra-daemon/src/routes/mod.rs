@@ -4,6 +4,7 @@ pub mod agents;
 pub mod approvals;
 pub mod calls;
 pub mod journal;
+pub mod judging;
 pub mod policy;
 pub mod status;
 pub mod tools;
@@ -74,6 +75,9 @@ pub fn router(gateway: GatewayService, about: About) -> Router {
         .route("/api/v1/policy/reload", post(policy::reload))
         .route("/api/v1/policy/activate", post(policy::activate))
         .route("/api/v1/policy/rollback", post(policy::rollback))
+        .route("/api/v1/policy/explain", post(judging::explain))
+        .route("/api/v1/policy/simulate", post(judging::simulate))
+        .route("/api/v1/policy/replay", post(judging::replay))
         .fallback(async || no_route())
         .method_not_allowed_fallback(async || wrong_method())
         .layer(axum::extract::DefaultBodyLimit::disable())

@@ -524,7 +524,7 @@ fn kept_unusable(number: u64, problems: &[Problem]) -> Refusal {
     )
 }
 
-fn unusable(problems: &[Problem]) -> Refusal {
+pub(super) fn unusable(problems: &[Problem]) -> Refusal {
     let message = format!(
         "this policy version cannot be used by this palyrad: {}",
         shown(problems).join("; ")

@@ -2,16 +2,21 @@
 //!
 //! The operator's folder and the baseline make a set. Every set that comes into force is a
 //! version: numbered, recorded with all its texts, and kept (`versions`). `keeper` is the one
-//! place that changes which one decides; `folder` is what it looks at.
+//! place that changes which one decides; `folder` is what it looks at. `judging` and `replay` ask a
+//! version or a draft about calls of the past and change nothing.
 
 mod folder;
+mod judging;
 mod keeper;
+mod replay;
 mod service;
 mod versions;
 
 pub use folder::PolicyPlace;
+pub use judging::{CallJudged, Draft, Simulated};
 pub(crate) use keeper::Keeper;
 pub use keeper::{Considered, RefusedPolicies, Standing};
+pub use replay::{Flip, ReplayEvent, ReplaySummary};
 pub use service::PolicyOverview;
 pub use versions::{
     PolicyBesideFold, PolicyVersion, PolicyVersionsFold, SourceText, Sources, StagedPolicies,

@@ -21,7 +21,7 @@ use crate::request::{Action, Kind};
 use crate::vocabulary::Vocabulary;
 
 /// A request as it is written in a file.
-#[derive(Debug, Clone, PartialEq, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RequestText {
     /// Who, such as `Agent::"claude"`.
@@ -39,7 +39,7 @@ pub struct RequestText {
 }
 
 /// An entity as it is written in a file.
-#[derive(Debug, Clone, PartialEq, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EntityText {
     /// Such as `Tool::"palyra.fs.read"`.
