@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use palyra_core::Span;
+use palyra_core::{AgentName, Channel, Span, ToolName};
 use palyra_gateway::{Budget, FloodLimits};
 use palyra_policy::Baseline;
+use palyra_policy::operator::settings as policy;
 use serde::Deserialize;
 
 /// A configuration that cannot be used.
@@ -62,6 +63,10 @@ struct PolicyPart {
     #[serde(deserialize_with = "baseline")]
     baseline: Option<Baseline>,
     staging: Option<bool>,
+    allow_sensitive_tools: Option<bool>,
+    allowed_tools: Option<Vec<ToolName>>,
+    allowed_agents: Option<Vec<AgentName>>,
+    allowed_channels: Option<Vec<Channel>>,
 }
 
 fn baseline<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Baseline>, D::Error> {
@@ -115,6 +120,8 @@ pub struct Config {
     pub baseline: Baseline,
     /// Whether changed policies wait for a person to activate them.
     pub staging: bool,
+    /// What else the file says about who may use which tools.
+    pub policy_settings: policy::Settings,
     /// How long a call waits for a person.
     pub approval_wait: Duration,
     /// What one run may use up.
@@ -158,6 +165,13 @@ impl ConfigFile {
             log_level: self.log.level.unwrap_or_else(|| "info".to_owned()),
             stop_grace: span(self.daemon.stop_grace, Duration::from_secs(5)),
             baseline: self.policy.baseline.unwrap_or_default(),
+            policy_settings: policy::Settings {
+                // Saying yes to what is allowed anyway says nothing.
+                allow_sensitive_tools: self.policy.allow_sensitive_tools.filter(|yes| !yes),
+                allowed_tools: self.policy.allowed_tools,
+                allowed_agents: self.policy.allowed_agents,
+                allowed_channels: self.policy.allowed_channels,
+            },
             staging: self.policy.staging.unwrap_or(false),
             approval_wait: span(self.approvals.wait, palyra_approval::DEFAULT_WAIT),
             budget: Budget {

@@ -201,6 +201,7 @@ async fn open_gateway(
     let policies = PolicyPlace {
         folder: home.policies(),
         baseline: config.baseline,
+        settings: config.policy_settings.clone(),
         staging: config.staging,
     };
     let gateway = GatewayService::open(

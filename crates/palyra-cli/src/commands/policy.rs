@@ -12,13 +12,14 @@ use std::path::{Path, PathBuf};
 use palyra_api::Home;
 use palyra_core::{CallId, CanonicalJson};
 use palyra_policy::operator::files::{Folder, read_folder};
+use palyra_policy::operator::settings::Settings;
 use palyra_policy::operator::{
     Bundle, Diff, Explanation, Mode, NamedSource, OperatorPolicy, Outcome, Problem, Question,
     Report, RequestText, TestReport,
 };
-use palyra_policy::operator::{check, diff, explain, test};
+use palyra_policy::operator::{analyse, check, diff, explain, find_solver, test};
 use palyra_policy::{Baseline, SCHEMA_SRC};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::args::{PolicyAction, PolicyOver, PolicyPlace};
@@ -87,7 +88,7 @@ pub(super) async fn run(
             request,
             over,
         } => {
-            let draft = Sources::at(draft, baseline_of(over.baseline)?)?;
+            let draft = Sources::at(draft, &Under::of(over.baseline)?)?;
             let asked = match (call, request) {
                 (Some(call), _) => past::About::Call(call.to_string()),
                 (None, Some(request)) => past::About::Request(json!(read_request(request)?)),
@@ -96,7 +97,7 @@ pub(super) async fn run(
             past::simulate(&draft, asked, &session()?).await?;
         }
         PolicyAction::Replay { draft, since, over } => {
-            let draft = Sources::at(draft, baseline_of(over.baseline)?)?;
+            let draft = Sources::at(draft, &Under::of(over.baseline)?)?;
             past::replay(&draft, since.0, &session()?).await?;
         }
         PolicyAction::Versions {
@@ -111,19 +112,44 @@ pub(super) async fn run(
         PolicyAction::Activate { digest } => live::activate(*digest, &session()?).await?,
         PolicyAction::Rollback { number } => live::roll_back(*number, &session()?).await?,
         PolicyAction::Diff { old, new, over } => {
-            let baseline = baseline_of(over.baseline)?;
-            let (old, new) = (Sources::at(old, baseline)?, Sources::at(new, baseline)?);
-            let found = diff(&old.bundle()?, &new.bundle()?, &[]);
+            let under = Under::of(over.baseline)?;
+            let (old, new) = (Sources::named(old, &under)?, Sources::named(new, &under)?);
+            let (before, after) = (old.bundle()?, new.bundle()?);
+            let mut found = diff(&before, &after, &[]);
+            found.analysis = analyse(&before, &after, find_solver().as_deref()).await;
             let mut document = json!(found);
             if let Value::Object(fields) = &mut document {
                 fields.insert("old".to_owned(), json!(old.folder));
                 fields.insert("new".to_owned(), json!(new.folder));
-                fields.insert("baseline".to_owned(), json!(baseline.as_str()));
+                fields.insert("baseline".to_owned(), json!(under.baseline.as_str()));
             }
             output.answer(&document, |_| compared(&found, output))?;
         }
     }
     Ok(Exit::OK)
+}
+
+/// What stands under a folder of policies: the baseline, and what `palyra.toml` says besides.
+struct Under {
+    baseline: Baseline,
+    settings: Settings,
+}
+
+impl Under {
+    /// What was asked for by itself, else what `palyra.toml` says.
+    fn of(given: Option<crate::args::BaselineArg>) -> Result<Self, Failure> {
+        match given {
+            Some(given) => Ok(Self::only(given.into())),
+            None => configured(),
+        }
+    }
+
+    fn only(baseline: Baseline) -> Self {
+        Self {
+            baseline,
+            settings: Settings::default(),
+        }
+    }
 }
 
 /// A folder of policies and the baseline under them.
@@ -136,16 +162,29 @@ struct Sources {
 impl Sources {
     /// What the arguments name, else what a daemon of this home reads.
     fn find(place: &PolicyPlace) -> Result<Self, Failure> {
-        let baseline = baseline_of(place.over.baseline)?;
+        let under = Under::of(place.over.baseline)?;
         if let Some(folder) = &place.folder {
-            return Self::at(folder, baseline);
+            return Self::at(folder, &under);
         }
         let folder = Home::from_env()?.config_file().with_file_name("policies");
-        Ok(Self::read(folder, baseline))
+        Ok(Self::read(folder, &under))
+    }
+
+    /// A folder, or a baseline alone by its name.
+    fn named(name: &Path, under: &Under) -> Result<Self, Failure> {
+        let baseline = name.to_str().and_then(|name| name.parse().ok());
+        match baseline {
+            Some(baseline) if !name.exists() => Ok(Self {
+                folder: name.to_owned(),
+                baseline,
+                read: Ok(Folder::default()),
+            }),
+            Some(_) | None => Self::at(name, under),
+        }
     }
 
     /// A folder that somebody named has to be there.
-    fn at(folder: &Path, baseline: Baseline) -> Result<Self, Failure> {
+    fn at(folder: &Path, under: &Under) -> Result<Self, Failure> {
         if !folder.is_dir() {
             return Err(Failure::new(
                 Meaning::Error,
@@ -154,14 +193,17 @@ impl Sources {
                 "name the folder that holds your *.cedar files, or leave it out for the daemon's",
             ));
         }
-        Ok(Self::read(folder.to_owned(), baseline))
+        Ok(Self::read(folder.to_owned(), under))
     }
 
-    fn read(folder: PathBuf, baseline: Baseline) -> Self {
-        let read = read_folder(&folder);
+    fn read(folder: PathBuf, under: &Under) -> Self {
+        let mut read = read_folder(&folder);
+        if let Ok(found) = &mut read {
+            found.policies.extend(under.settings.source());
+        }
         Self {
             folder,
-            baseline,
+            baseline: under.baseline,
             read,
         }
     }
@@ -214,45 +256,52 @@ fn shown_path(path: &Path) -> String {
     safe::line(&path.display().to_string())
 }
 
-/// The baseline that was asked for, else the one that `palyra.toml` names.
-fn baseline_of(given: Option<crate::args::BaselineArg>) -> Result<Baseline, Failure> {
-    match given {
-        Some(given) => Ok(given.into()),
-        None => configured_baseline(),
-    }
-}
-
 /// The baseline that `palyra.toml` names.
 pub(super) fn configured_baseline() -> Result<Baseline, Failure> {
+    configured().map(|under| under.baseline)
+}
+
+/// What `palyra.toml` says about policies. The daemon reads all of it and is stricter.
+fn configured() -> Result<Under, Failure> {
+    #[derive(Default, Deserialize)]
+    struct Config {
+        #[serde(default)]
+        policy: Part,
+    }
+    #[derive(Default, Deserialize)]
+    struct Part {
+        baseline: Option<String>,
+        #[serde(flatten)]
+        settings: Settings,
+    }
     let config = Home::from_env()?.config_file();
     let refused = |why: String| {
         Failure::new(
             Meaning::Error,
             "config_unreadable",
             format!(
-                "`{}` does not tell the baseline: {why}",
-                shown_path(&config)
+                "`{}` does not tell the baseline: {}",
+                shown_path(&config),
+                safe::line(&why)
             ),
             "put that right, or name one with `--baseline standard`",
         )
     };
     let text = match std::fs::read_to_string(&config) {
         Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Ok(Baseline::default());
-        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(refused(error.to_string())),
     };
-    let settings: toml::Table =
+    let Config { policy } =
         toml::from_str(&text).map_err(|error| refused(error.message().to_owned()))?;
-    let named = settings.get("policy").and_then(|part| part.get("baseline"));
-    match named.map(toml::Value::as_str) {
-        None => Ok(Baseline::default()),
-        Some(None) => Err(refused("`policy.baseline` is not text".to_owned())),
-        Some(Some(name)) => name
-            .parse()
-            .map_err(|error: palyra_policy::UnknownBaseline| refused(error.to_string())),
-    }
+    let baseline = policy.baseline.map(|name| name.parse::<Baseline>());
+    let baseline = baseline.transpose();
+    Ok(Under {
+        baseline: baseline
+            .map_err(|error| refused(error.to_string()))?
+            .unwrap_or_default(),
+        settings: policy.settings,
+    })
 }
 
 /// A policy for programs.

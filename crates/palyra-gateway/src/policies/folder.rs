@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use palyra_core::Digest;
 use palyra_policy::Baseline;
 use palyra_policy::operator::files::read_folder;
+use palyra_policy::operator::settings::Settings;
 use palyra_policy::operator::{Bundle, NamedSource, Problem};
 
 use super::versions::{SourceText, Sources};
@@ -16,6 +17,8 @@ pub struct PolicyPlace {
     pub folder: PathBuf,
     /// What decides where they say nothing else.
     pub baseline: Baseline,
+    /// What the configuration says about who may use which tools; it counts as one more file.
+    pub settings: Settings,
     /// Whether a change waits for a person.
     pub staging: bool,
 }
@@ -47,7 +50,12 @@ impl PolicyPlace {
         let baseline = NamedSource::new(format!("{}.cedar", self.baseline), self.baseline.source());
         let read = read_folder(&self.folder).map(|folder| Sources {
             baseline: SourceText::from(&baseline),
-            files: folder.policies.iter().map(SourceText::from).collect(),
+            files: folder
+                .policies
+                .iter()
+                .chain(&self.settings.source())
+                .map(SourceText::from)
+                .collect(),
         });
         let mut parts = vec![self.baseline.as_str().to_owned()];
         match &read {
@@ -104,6 +112,7 @@ mod tests {
         let mut place = PolicyPlace {
             folder: folder.path().join("policies"),
             baseline: Baseline::Standard,
+            settings: Settings::default(),
             staging: false,
         };
         let none = place.find().digest;
@@ -120,6 +129,9 @@ mod tests {
         assert!(place.look(Some(one.digest)).is_none());
         place.baseline = Baseline::Locked;
         assert_ne!(place.find().digest, one.digest);
+        let other = place.find().digest;
+        place.settings.allow_sensitive_tools = Some(false);
+        assert_ne!(place.find().digest, other);
         std::fs::create_dir(place.folder.join("b.cedar")).unwrap();
         let unread = place.find();
         assert_eq!(unread.of_files(), None);

@@ -53,6 +53,7 @@ impl House {
         let place = PolicyPlace {
             folder: home.join("policies"),
             baseline: Baseline::Standard,
+            settings: palyra_policy::operator::settings::Settings::default(),
             staging: false,
         };
         std::fs::create_dir(&place.folder).unwrap();
