@@ -1,23 +1,29 @@
 //! `simulate` and `diff`: what a draft answers, and which answers it changes.
 //!
 //! `diff` asks both bundles about the requests it is given and about requests that it makes up
-//! from the policies that differ: one that meets each of them, and what partial evaluation says
-//! would have to change for it to be allowed. A flip that is found is real. That none is found
-//! proves nothing, so the answer also says whether the solver has looked.
+//! from the policies that differ: some that each of them speaks about, with and without its
+//! condition, and what partial evaluation says would have to change for them to be allowed. A flip
+//! that is found is real. That none is found proves nothing, so the answer also says whether the
+//! solver has looked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cedar_policy::{EntityUid, PrincipalConstraint, ResourceConstraint};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
-use super::bundle::{Bundle, OperatorPolicy};
+use super::bundle::Bundle;
+#[cfg(feature = "solver")]
+use super::bundle::OperatorPolicy;
 use super::explain::{Explanation, explain};
+use super::meet::{self, meeting};
 use super::notes::Mode;
-use super::question::{EntityText, Outcome, Question, RequestText, outcome_of, verdict};
+use super::question::{Outcome, Question, outcome_of, verdict};
 use super::shape::Shapes;
+use super::source::printable;
 
 /// How many requests are made up.
 const MAX_MADE_UP: usize = 500;
+/// How many of them from one policy, before their remedies.
+const MAX_OF_ONE: usize = 24;
 
 /// What a draft answers to a request, beside what is in force.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
@@ -66,6 +72,25 @@ pub struct Flip {
     pub because: Vec<String>,
 }
 
+impl std::fmt::Display for Flip {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let part = |name: &str| {
+            let text = self.details.get(name).and_then(Value::as_str);
+            printable(text.unwrap_or_default().trim_start_matches("Palyra::"))
+        };
+        let (who, what, to_what) = (part("principal"), part("action"), part("resource"));
+        write!(
+            f,
+            "{who} {what} {to_what}: {} before, {} now",
+            self.before, self.after
+        )?;
+        match self.because.as_slice() {
+            [] => Ok(()),
+            ids => write!(f, ", because of `{}`", ids.join("`, `")),
+        }
+    }
+}
+
 impl Flip {
     /// Whether the new answer lets more happen.
     #[must_use]
@@ -105,11 +130,12 @@ impl std::fmt::Display for Analysis {
                 f,
                 "proved: nothing new is allowed ({kinds} kinds of requests differ)"
             ),
-            Self::AllowsMore { counterexamples } => write!(
-                f,
-                "something new is allowed, in {} kinds of requests",
-                counterexamples.len()
-            ),
+            Self::AllowsMore { counterexamples } => {
+                write!(f, "something new is allowed, such as")?;
+                counterexamples
+                    .iter()
+                    .try_for_each(|it| write!(f, "\n{it}"))
+            }
             Self::NotAnalysed { why } => write!(f, "not analysed: {why}"),
         }
     }
@@ -243,7 +269,9 @@ fn flip(
     }))
 }
 
-/// Requests that meet the policies which differ, and their remedies under either bundle.
+/// Requests that meet the policies which differ: the plainest ones in their scope, those for which
+/// their condition holds, those for which it holds in one bundle only, and for each of these what
+/// would have to change for it to be allowed.
 fn made_up(old: &Bundle, new: &Bundle, found: &Diff) -> Vec<(String, Question)> {
     let Ok(shapes) = Shapes::load() else {
         return Vec::new();
@@ -253,107 +281,37 @@ fn made_up(old: &Bundle, new: &Bundle, found: &Diff) -> Vec<(String, Question)> 
         .flatten()
         .collect();
     let mut questions = Vec::new();
-    for bundle in [new, old] {
+    for (bundle, other) in [(new, old), (old, new)] {
         let policies = bundle.policies().iter();
         for policy in policies.filter(|policy| differs.contains(&policy.notes.id)) {
-            for question in meeting(policy, bundle, shapes) {
+            let name = format!("made up from `{}`", policy.notes.id);
+            let mut of_it = Vec::new();
+            for plain in meeting(policy, bundle, shapes) {
+                let met = meet::holding(policy, &plain, bundle.schema, shapes);
+                let counterpart = other.policy(&policy.notes.id);
+                let apart = counterpart.into_iter().flat_map(|other| {
+                    let met = met.iter().chain([&plain]);
+                    met.flat_map(|it| meet::apart(policy, other, it, bundle.schema, shapes))
+                });
+                let apart: Vec<Question> = apart.collect();
+                of_it.extend(apart.into_iter().chain(met).chain([plain]));
+                if of_it.len() >= MAX_OF_ONE {
+                    break;
+                }
+            }
+            of_it.truncate(MAX_OF_ONE);
+            for question in of_it {
                 if questions.len() >= MAX_MADE_UP {
                     return questions;
                 }
-                let name = format!("made up from `{}`", policy.notes.id);
                 for explaining in [new, old] {
                     let remedies = explain(explaining, &question).map(|it| it.remedies);
                     let remedies = remedies.into_iter().flatten();
                     questions.extend(remedies.map(|it| (name.clone(), it.applied().clone())));
                 }
-                questions.push((name, question));
+                questions.push((name.clone(), question));
             }
         }
     }
     questions
-}
-
-/// The plainest requests in the scope of a policy, with each truth of the resource's own yes-or-no
-/// attributes.
-fn meeting(policy: &OperatorPolicy, bundle: &Bundle, shapes: &Shapes) -> Vec<Question> {
-    let mut questions = Vec::new();
-    let principal = policy.policy.principal_constraint();
-    let resource = policy.policy.resource_constraint();
-    for env in policy.policy.get_valid_request_envs(bundle.schema) {
-        let (who, which) = (env.principal().to_string(), env.resource().to_string());
-        let who = Cast::of(&who, principal_end(&principal));
-        let which = Cast::of(&which, resource_end(&resource));
-        let flags = shapes.entities.get(&which.type_name);
-        let flags = flags.into_iter().flatten();
-        let flags = flags.filter(|(_, field)| field.shape == super::shape::Shape::Bool);
-        let flags: Vec<&String> = flags.map(|(name, _)| name).collect();
-        for value in [false, true] {
-            let attrs = flags.iter().map(|name| ((*name).clone(), json!(value)));
-            let text = RequestText {
-                principal: who.uid.clone(),
-                action: env.action().to_string(),
-                resource: which.uid.clone(),
-                context: Map::new(),
-                entities: vec![who.entity(Map::new()), which.entity(attrs.collect())],
-            };
-            questions.extend(Question::complete(&text, &[], shapes));
-        }
-    }
-    questions
-}
-
-/// Who plays a part in a made-up request.
-struct Cast {
-    type_name: String,
-    uid: String,
-    parents: Vec<String>,
-}
-
-impl Cast {
-    fn of(type_name: &str, (exactly, below): (Option<&EntityUid>, Option<&EntityUid>)) -> Self {
-        let above = below.map(|uid| (uid.type_name().basename(), uid.id().unescaped()));
-        // A place is where its name says, so one below another is named after it.
-        let id = match (type_name, above) {
-            ("Palyra::User", _) => "owner".to_owned(),
-            ("Palyra::Daemon", _) => "palyrad".to_owned(),
-            ("Palyra::Path" | "Palyra::Program", Some(("Path", folder))) => {
-                format!("{}/some", folder.trim_end_matches('/'))
-            }
-            ("Palyra::Path" | "Palyra::Program", _) => "/some".to_owned(),
-            ("Palyra::Host", Some(("Domain", domain))) => format!("some.{domain}"),
-            (_, _) => "some".to_owned(),
-        };
-        let plain = || format!("{type_name}::{id:?}");
-        Self {
-            type_name: type_name.to_owned(),
-            uid: exactly.map_or_else(plain, ToString::to_string),
-            parents: below.iter().map(ToString::to_string).collect(),
-        }
-    }
-
-    fn entity(&self, attrs: Map<String, Value>) -> EntityText {
-        EntityText {
-            uid: self.uid.clone(),
-            attrs,
-            parents: self.parents.clone(),
-        }
-    }
-}
-
-type Ends<'a> = (Option<&'a EntityUid>, Option<&'a EntityUid>);
-
-fn principal_end(constraint: &PrincipalConstraint) -> Ends<'_> {
-    match constraint {
-        PrincipalConstraint::Any | PrincipalConstraint::Is(_) => (None, None),
-        PrincipalConstraint::Eq(uid) => (Some(uid), None),
-        PrincipalConstraint::In(uid) | PrincipalConstraint::IsIn(_, uid) => (None, Some(uid)),
-    }
-}
-
-fn resource_end(constraint: &ResourceConstraint) -> Ends<'_> {
-    match constraint {
-        ResourceConstraint::Any | ResourceConstraint::Is(_) => (None, None),
-        ResourceConstraint::Eq(uid) => (Some(uid), None),
-        ResourceConstraint::In(uid) | ResourceConstraint::IsIn(_, uid) => (None, Some(uid)),
-    }
 }

@@ -1,7 +1,7 @@
 //! `check`: what loads and is still probably not what was meant.
 
 use cedar_policy::{
-    ActionConstraint, PrincipalConstraint, RequestEnv, ResourceConstraint,
+    ActionConstraint, Policy, PrincipalConstraint, RequestEnv, ResourceConstraint,
     pst::{BinaryOp, Clause, Expr, UnaryOp},
 };
 
@@ -21,6 +21,8 @@ pub enum LintKind {
     Shadowed,
     /// Its evaluation can fail, which denies whatever was asked.
     MayError,
+    /// Forbids running and lets a person be asked, whose yes is then refused.
+    AskedInVain,
     /// A permit that tells nobody why.
     NoReason,
     /// An annotation that means nothing here.
@@ -136,7 +138,17 @@ pub fn lints(bundle: &Bundle) -> Vec<Lint> {
                 ),
             );
         }
-        for expression in fallible(here.policy) {
+        if let Some(action) = asked_in_vain(&reach, here) {
+            say(
+                LintKind::AskedInVain,
+                format!(
+                    "`{}` forbids `{action}` but not `{action}.ask`, so a person is asked and their \
+                     yes is then refused; name the action in `ask` too, or lift it with a grant",
+                    here.policy.notes.id
+                ),
+            );
+        }
+        for expression in fallible(&here.policy.policy) {
             say(
                 LintKind::MayError,
                 format!(
@@ -235,6 +247,83 @@ impl End {
     }
 }
 
+/// The first action that a policy forbids for good while a person may still be asked about it. One
+/// that looks at the grant is lifted by a yes, so there asking has a point.
+fn asked_in_vain(reach: &[Reach<'_>], here: &Reach<'_>) -> Option<String> {
+    if here.policy.permits() || looks_at_grant(&here.policy.policy) {
+        return None;
+    }
+    let mut actions = here.envs.iter();
+    let alone = actions.find(|env| {
+        let asking = (env.0.clone(), asking(&env.1), env.2.clone());
+        let asked_about = |it: &Reach<'_>| it.envs.contains(&asking);
+        // Somebody must be able to ask at all, and no forbid like this one says no to that.
+        let may_ask = reach
+            .iter()
+            .any(|it| it.policy.permits() && asked_about(it));
+        let also = |it: &Reach<'_>| {
+            !it.policy.permits()
+                && asked_about(it)
+                && End::of_principal(&it.principal).covers(&End::of_principal(&here.principal))
+                && End::of_resource(&it.resource).covers(&End::of_resource(&here.resource))
+                && conditions(&it.policy.policy).is_none_or(|its| {
+                    conditions(&here.policy.policy).is_some_and(|ours| its == ours)
+                })
+        };
+        may_ask && !reach.iter().any(also)
+    })?;
+    let id = alone.1.rsplit("::").next().unwrap_or_default();
+    Some(id.trim_matches('"').to_owned())
+}
+
+/// `Palyra::Action::"exec.ask"` of `Palyra::Action::"exec"`.
+fn asking(action: &str) -> String {
+    let open = action.strip_suffix('"').unwrap_or(action);
+    format!("{open}.ask\"")
+}
+
+/// The conditions of a policy as text; nothing when it has none.
+fn conditions(policy: &Policy) -> Option<Vec<String>> {
+    if !policy.has_non_scope_constraint() {
+        return None;
+    }
+    let tree = policy.to_pst().ok()?;
+    let clauses = tree.body().clauses().iter();
+    let texts = clauses.map(|clause| match clause {
+        Clause::When(body) => format!("when {body}"),
+        Clause::Unless(body) => format!("unless {body}"),
+    });
+    Some(texts.collect())
+}
+
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the enum is Cedar's and open; only these two name an attribute"
+)]
+fn looks_at_grant(policy: &Policy) -> bool {
+    let Ok(tree) = policy.to_pst() else {
+        return false;
+    };
+    let clauses = tree.body().clauses().iter();
+    let mut pending: Vec<&Expr> = clauses
+        .map(|clause| match clause {
+            Clause::When(body) | Clause::Unless(body) => body.as_ref(),
+        })
+        .collect();
+    while let Some(expression) = pending.pop() {
+        let named = match expression {
+            Expr::HasAttr { attrs, .. } => attrs.iter().any(|name| name.as_str() == "grant"),
+            Expr::GetAttr { attr, .. } => attr.as_str() == "grant",
+            _ => false,
+        };
+        if named {
+            return true;
+        }
+        pending.extend(super::tree::parts(expression));
+    }
+    false
+}
+
 /// The unconditional forbid over all that this policy speaks about, if there is one.
 fn shadow<'a>(reach: &[Reach<'a>], index: usize) -> Option<&'a OperatorPolicy> {
     let here = reach.get(index)?;
@@ -256,8 +345,8 @@ fn shadow<'a>(reach: &[Reach<'a>], index: usize) -> Option<&'a OperatorPolicy> {
 
 /// The parts of a policy that can fail. Strict validation leaves only arithmetic: attributes that
 /// may be absent and texts that may not parse do not load.
-fn fallible(policy: &OperatorPolicy) -> Vec<String> {
-    let Ok(tree) = policy.policy.to_pst() else {
+pub(crate) fn fallible(policy: &Policy) -> Vec<String> {
+    let Ok(tree) = policy.to_pst() else {
         return Vec::new();
     };
     let mut found = Vec::new();

@@ -14,6 +14,7 @@ mod explain;
 pub mod files;
 mod goal;
 mod lint;
+mod meet;
 mod notes;
 mod question;
 mod replay;
@@ -22,7 +23,7 @@ mod source;
 mod terms;
 mod tree;
 
-pub use analyse::analyse;
+pub use analyse::{analyse, find_solver};
 pub use bundle::{Bundle, OperatorPolicy, PolicyVersion};
 pub use call::{AskedQuestion, CallExplanation, CallRemedy, explain_call};
 pub use cases::{Failure, TestReport, test};

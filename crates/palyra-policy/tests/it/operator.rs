@@ -206,13 +206,58 @@ fn each_suspicion_is_found_and_the_plain_policy_is_not_suspected() {
             &[LintKind::MayError],
         ),
         (
-            r#"@id("a") @reson("r") forbid (principal, action in Palyra::Action::"run", resource);"#,
+            r#"@id("a") @reson("r") forbid (principal, action in [Palyra::Action::"run", Palyra::Action::"ask"], resource);"#,
             &[LintKind::UnknownAnnotation],
+        ),
+        (
+            r#"@id("a") forbid (principal is Palyra::Agent, action in Palyra::Action::"run", resource) when { context.tier < 3 };"#,
+            &[LintKind::AskedInVain],
         ),
     ];
     for (text, expected) in cases {
         let found: Vec<LintKind> = suspicions(text).into_iter().map(|(kind, _)| kind).collect();
         assert_eq!(found, *expected, "{text}");
+    }
+}
+
+/// Nobody is asked in vain where a yes lifts the forbid, where asking is forbidden as well, and
+/// where nobody could be asked.
+#[test]
+fn a_forbid_that_lets_a_person_be_asked_in_vain_is_named() {
+    let in_vain = |text: &str| {
+        let found = suspicions(text);
+        found.contains(&(LintKind::AskedInVain, 1))
+    };
+    let exec = r#"@id("a") forbid (principal is Palyra::Agent, action == Palyra::Action::"exec", resource in Palyra::Path::"/opt") when { context.risk > 1 };"#;
+    assert!(in_vain(exec));
+    assert!(in_vain(
+        r#"@id("a") forbid (principal is Palyra::Agent, action in [Palyra::Action::"exec", Palyra::Action::"fs.write.ask"], resource);"#
+    ));
+    let ask_too = exec
+        .replace("@id(\"a\")", "@id(\"b\")")
+        .replace("\"exec\"", "\"exec.ask\"");
+    assert!(!in_vain(&format!("{exec}\n{ask_too}")));
+    let wider = r#"@id("b") forbid (principal, action in Palyra::Action::"ask", resource);"#;
+    assert!(!in_vain(&format!("{exec}\n{wider}")));
+    // One that forbids asking elsewhere, or sometimes, does not help.
+    for other in [
+        ask_too.replace("/opt", "/srv"),
+        ask_too.replace("context.risk > 1", "context.risk > 2"),
+    ] {
+        assert!(in_vain(&format!("{exec}\n{other}")), "{other}");
+    }
+    for lifted in [
+        exec.replace("context.risk > 1", "!(context has grant)"),
+        exec.replace(
+            "when { context.risk > 1 }",
+            "unless { context has grant && context.grant.people >= 2 }",
+        ),
+        r#"@id("a") forbid (principal, action == Palyra::Action::"tool.list", resource);"#
+            .to_owned(),
+        r#"@id("a") forbid (principal, action in Palyra::Action::"sensitive", resource);"#
+            .to_owned(),
+    ] {
+        assert!(!in_vain(&lifted), "{lifted}");
     }
 }
 
@@ -422,6 +467,47 @@ fn hostile_files_are_refused_by_name_and_all_at_once() {
         let shown = problem.to_string();
         assert!(!shown.contains(['\n', '\u{202e}']), "{shown:?}");
     }
+}
+
+/// Whatever is wrong is said as `file:line:column`, and a huge file is not even read.
+#[test]
+fn bad_input_is_named_with_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let huge = fs::File::create(at("huge.cedar")).unwrap();
+    huge.set_len(50 * 1024 * 1024).unwrap();
+    fs::create_dir(at("deeper")).unwrap();
+    std::os::unix::fs::symlink(".", at("loop")).unwrap();
+    std::os::unix::fs::symlink("..", at("up.cedar")).unwrap();
+    let said: Vec<String> = read_folder(folder.path())
+        .unwrap_err()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(
+        said,
+        [
+            "deeper:1:1: folders inside the policy folder are not read; move its files up",
+            "huge.cedar:1:1: is larger than 1048576 bytes; split it",
+            "up.cedar:1:1: is a link, which could point elsewhere tomorrow; put the file here",
+        ]
+    );
+    let first = |text: &str| refused(text)[0].to_string();
+    let unknown = first(
+        "\n  @id(\"a\") permit (principal,\n    action == Palyra::Action::\"fly\", resource);",
+    );
+    assert!(unknown.starts_with("mine.cedar:3:15: "), "{unknown}");
+    assert!(unknown.contains("fly"), "{unknown}");
+    let deep = format!(
+        "@id(\"a\") permit (principal, action, resource) when {{ {}true{} }};",
+        "(".repeat(60),
+        ")".repeat(60)
+    );
+    let deep = first(&format!("// deep\n{deep}"));
+    assert!(
+        deep.starts_with("mine.cedar:2:1: brackets nest deeper than"),
+        "{deep}"
+    );
 }
 
 #[test]

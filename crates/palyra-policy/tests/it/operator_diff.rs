@@ -1,6 +1,11 @@
 //! What a draft would change, before it changes anything.
 
-use palyra_policy::operator::{Analysis, Outcome, Question, RequestText, analyse, diff, simulate};
+use std::path::{Path, PathBuf};
+
+use palyra_policy::operator::{
+    Analysis, Bundle, NamedSource, Outcome, Question, RequestText, analyse, diff, find_solver,
+    simulate,
+};
 
 use crate::operator::bundle;
 
@@ -75,48 +80,233 @@ fn a_threshold_that_is_lowered_is_found() {
     assert!(found.widens(), "{found:#?}");
 }
 
-fn analysed(old: &str, new: &str) -> Analysis {
-    let solver = std::env::var_os("CVC5");
-    let solver = solver.as_deref().map(std::path::Path::new);
+/// A forbid that is taken away, or made to hold for less, lets something happen: requests that it
+/// held for are made up, and asked.
+#[test]
+fn a_conditional_forbid_that_is_removed_or_narrowed_is_found() {
+    let forbid = |action: &str, resource: &str, condition: &str| {
+        format!(
+            "@id(\"f\") @reason(\"r\") forbid (principal is Palyra::Agent, action == Palyra::Action::\"{action}\", {resource}) {condition};"
+        )
+    };
+    let on_tool = |condition| forbid("tool.execute", "resource == Palyra::Tool::\"r\"", condition);
+    let pairs = [
+        // Removed.
+        (
+            on_tool("when { context.tier < 3 && context.calls_last_minute > 50 }"),
+            String::new(),
+        ),
+        (
+            on_tool("when { context.writes.contains(\"/etc/passwd\") }"),
+            String::new(),
+        ),
+        (
+            on_tool("unless { context has workspace && context.workspace like \"/src/*\" }"),
+            String::new(),
+        ),
+        (
+            on_tool("when { resource.sensitive || context.opaque }"),
+            String::new(),
+        ),
+        (
+            forbid(
+                "fs.write",
+                "resource in Palyra::Path::\"/etc\"",
+                "when { context.risk >= 2 }",
+            ),
+            String::new(),
+        ),
+        (
+            forbid(
+                "net.connect",
+                "resource in Palyra::Domain::\"corp.example\"",
+                "unless { context.tier >= 3 }",
+            ),
+            String::new(),
+        ),
+        (
+            forbid(
+                "exec",
+                "resource",
+                "when { resource in Palyra::ProgramGroup::\"system\" && context.calls_last_minute > 9 }",
+            ),
+            String::new(),
+        ),
+        // Narrowed.
+        (
+            on_tool("when { context.calls_last_minute > 50 }"),
+            on_tool("when { context.calls_last_minute > 500 }"),
+        ),
+        (
+            on_tool("when { context.calls_last_minute > 50 }"),
+            on_tool("when { context.calls_last_minute > 50 && context.tier < 3 }"),
+        ),
+        (
+            on_tool("unless { context.tier >= 3 }"),
+            on_tool("unless { context.tier >= 3 || context has taint }"),
+        ),
+        (
+            on_tool("when { context.writes.containsAny([\"/etc/passwd\", \"/etc/shadow\"]) }"),
+            on_tool("when { context.writes.contains(\"/etc/passwd\") }"),
+        ),
+        (
+            on_tool("when { context.risk > 1 }"),
+            on_tool("when { context.risk > 1 }")
+                .replace("is Palyra::Agent", "== Palyra::Agent::\"x\""),
+        ),
+        // Only watched from now on.
+        (
+            on_tool("when { context.risk > 1 }"),
+            on_tool("when { context.risk > 1 }").replace("@reason", "@mode(\"log_only\") @reason"),
+        ),
+    ];
+    for (before, after) in pairs {
+        let found = diff(&bundle(&before), &bundle(&after), &[]);
+        assert!(found.widens(), "{before}\n{after}\n{found:#?}");
+        // And the other way round nothing more is let happen.
+        let back = diff(&bundle(&after), &bundle(&before), &[]);
+        assert!(
+            !back.flips.is_empty() && !back.widens(),
+            "{before}\n{after}\n{back:#?}"
+        );
+    }
+}
+
+fn analysed(old: &Bundle, new: &Bundle, solver: Option<&Path>) -> Analysis {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
-    runtime.block_on(analyse(&bundle(old), &bundle(new), solver))
+    runtime.block_on(analyse(old, new, solver))
 }
 
 #[test]
 fn without_the_helper_nothing_is_claimed() {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    let absent = std::path::Path::new("/nowhere/cvc5");
-    for solver in [None, Some(absent)] {
-        let found = runtime.block_on(analyse(&bundle(""), &bundle(NO_READER), solver));
-        assert!(matches!(found, Analysis::NotAnalysed { .. }), "{found}");
-        assert!(found.to_string().starts_with("not analysed: "), "{found}");
+    let (old, new) = (bundle(""), bundle(NO_READER));
+    let none = analysed(&old, &new, None).to_string();
+    assert!(none.contains("`apt-get install cvc5`"), "{none}");
+    let absent = Path::new("/nowhere/cvc5");
+    let gone = analysed(&old, &new, Some(absent)).to_string();
+    assert!(gone.contains("/nowhere/cvc5"), "{gone}");
+    // One that says nothing, and one that talks nonsense.
+    let mute = analysed(&old, &new, Some(Path::new("/bin/true"))).to_string();
+    let odd = analysed(&old, &new, Some(Path::new("/bin/cat"))).to_string();
+    for said in [none, gone, mute, odd] {
+        assert!(said.starts_with("not analysed: "), "{said}");
     }
 }
 
-/// Runs where `CVC5` names the helper; elsewhere the answer must be "not analysed".
+/// The helper, or a note that what it would show was not shown.
+fn helper(test: &str) -> Option<PathBuf> {
+    let found = find_solver();
+    if found.is_none() {
+        let why = "the helper program cvc5 is not installed; apt-get install cvc5";
+        palyra_testkit::not_run(test, why);
+    }
+    found
+}
+
 #[test]
 fn with_the_helper_widening_is_proved_or_ruled_out() {
-    let guests = r#"@id("guests") @reason("r")
-permit (principal == Palyra::User::"guest", action == Palyra::Action::"tool.execute", resource)
-when { context.tier >= 3 && context has taint && context.taint.contains("odd") };"#;
-    let widened = analysed("", guests);
-    let narrowed = analysed("", NO_READER);
-    if std::env::var_os("CVC5").is_none() || !cfg!(feature = "solver") {
-        assert!(matches!(widened, Analysis::NotAnalysed { .. }), "{widened}");
+    let Some(solver) = helper("diff with a solver") else {
         return;
-    }
+    };
+    let odd = r#"@id("odd") @reason("r")
+permit (principal == Palyra::User::"guest", action == Palyra::Action::"tool.execute", resource)
+when { context.tier > 12 && context.tier < 14 && context has taint && context.taint.contains("odd") };"#;
+    let (old, new) = (bundle(""), bundle(odd));
+    let widened = analysed(&old, &new, Some(&solver));
     let Analysis::AllowsMore { counterexamples } = &widened else {
         panic!("{widened}");
     };
-    assert_eq!(counterexamples[0].because, ["guests"]);
+    let found = &counterexamples[0];
+    assert_eq!(found.because, ["odd"]);
+    assert_eq!(found.details["context"]["tier"], 13);
+    assert_eq!(
+        found.details["context"]["taint"],
+        serde_json::json!(["odd"])
+    );
+    let said = widened.to_string();
+    assert!(
+        said.contains("User::\"guest\" Action::\"tool.execute\" Tool::"),
+        "{said}"
+    );
+    assert!(
+        said.contains("deny before, allow now, because of `odd`"),
+        "{said}"
+    );
+    // The other way round it is proved that nothing new is allowed; and so for a forbid.
+    for (old, new) in [(&new, &old), (&old, &bundle(NO_READER))] {
+        let narrowed = analysed(old, new, Some(&solver));
+        assert!(
+            matches!(narrowed, Analysis::NothingNew { .. }),
+            "{narrowed}"
+        );
+    }
+}
+
+/// A forbid made narrower in a corner of numbers.
+#[test]
+fn with_the_helper_a_narrowed_forbid_has_a_counterexample() {
+    let Some(solver) = helper("a narrowed forbid with a solver") else {
+        return;
+    };
+    let forbid = |condition: &str| {
+        bundle(&format!(
+            "@id(\"f\") @reason(\"r\") forbid (principal is Palyra::Agent, action == Palyra::Action::\"fs.write\", resource in Palyra::Path::\"/etc\") when {{ {condition} }};"
+        ))
+    };
+    let wide = forbid("context.calls_last_minute > 10");
+    let narrow = forbid("context.calls_last_minute > 10 && context.calls_last_minute != 21");
+    let widened = analysed(&wide, &narrow, Some(&solver));
+    let Analysis::AllowsMore { counterexamples } = &widened else {
+        panic!("{widened}");
+    };
+    assert_eq!(
+        counterexamples[0].details["context"]["calls_last_minute"],
+        21
+    );
+    let narrowed = analysed(&narrow, &wide, Some(&solver));
     assert!(
         matches!(narrowed, Analysis::NothingNew { .. }),
         "{narrowed}"
+    );
+}
+
+/// The promise of the baselines: a sensitive call of an agent does not run without a live yes of
+/// its own, whatever the request. Any permit beside them changes nothing about that.
+#[test]
+fn with_the_helper_no_permit_lets_a_sensitive_call_run() {
+    let Some(solver) = helper("the floor of the baselines with a solver") else {
+        return;
+    };
+    let open = r#"@id("open") @reason("r")
+permit (principal is Palyra::Agent, action == Palyra::Action::"tool.execute", resource)
+when { context.tool.sensitive && !(context has grant) };"#;
+    let found = analysed(&bundle(""), &bundle(open), Some(&solver));
+    assert!(matches!(found, Analysis::NothingNew { .. }), "{found}");
+    // The control: without a baseline it does.
+    let alone = |text: &str| {
+        let none = NamedSource::new("none.cedar", "");
+        Bundle::load(&none, &[NamedSource::new("mine.cedar", text)]).unwrap()
+    };
+    let found = analysed(&alone(""), &alone(open), Some(&solver));
+    assert!(matches!(found, Analysis::AllowsMore { .. }), "{found}");
+}
+
+/// To the solver a policy that fails is one that does not apply; here it denies. So nothing is
+/// claimed where one can.
+#[test]
+fn with_the_helper_nothing_is_claimed_where_a_policy_can_fail() {
+    let Some(solver) = helper("policies that can fail with a solver") else {
+        return;
+    };
+    let fails = r#"@id("fails") @reason("r")
+forbid (principal, action == Palyra::Action::"tool.execute", resource)
+when { context.calls_last_minute * 9223372036854775807 > 0 };"#;
+    let found = analysed(&bundle(fails), &bundle(""), Some(&solver)).to_string();
+    assert!(
+        found.starts_with("not analysed: `fails` can fail"),
+        "{found}"
     );
 }
