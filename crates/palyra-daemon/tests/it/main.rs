@@ -15,6 +15,7 @@ mod exec;
 mod floods;
 mod guarantees;
 mod lifecycle;
+mod past;
 mod policies;
 mod readme;
 mod scripts;

@@ -2,7 +2,7 @@
 
 use palyra_testkit::{Daemon, Ran};
 
-fn with(config: &str, policies: &[(&str, &str)]) -> Daemon {
+pub(crate) fn with(config: &str, policies: &[(&str, &str)]) -> Daemon {
     let daemon = Daemon::builder().config(config).prepare();
     let folder = daemon.home().policies();
     std::fs::create_dir(&folder).unwrap();
@@ -12,14 +12,14 @@ fn with(config: &str, policies: &[(&str, &str)]) -> Daemon {
     daemon
 }
 
-const NO_ECHO: &str = r#"
+pub(crate) const NO_ECHO: &str = r#"
 @id("house.no-echo")
 @reason("nobody echoes in this house")
 forbid (principal, action in [Palyra::Action::"run", Palyra::Action::"ask"],
         resource == Palyra::Tool::"palyra.echo");
 "#;
 
-const ECHO: [&str; 4] = ["call", "palyra.echo", "--args", r#"{"message":"x"}"#];
+pub(crate) const ECHO: [&str; 4] = ["call", "palyra.echo", "--args", r#"{"message":"x"}"#];
 
 #[test]
 fn an_operators_forbid_is_obeyed_and_gives_its_reason() {
@@ -89,28 +89,28 @@ fn an_unknown_baseline_is_named() {
 }
 
 /// The part of a house that does not matter for what is tested.
-const NO_CRON: &str = r#"
+pub(crate) const NO_CRON: &str = r#"
 @id("house.no-cron")
 @reason("nothing is timed in this house")
 forbid (principal, action == Palyra::Action::"cron.create", resource);
 "#;
 
-const BROKEN: &str =
+pub(crate) const BROKEN: &str =
     "\n@id(\"oops\")\npermit (principal, action, resource) when { context.nothing };\n";
 
-fn write(daemon: &Daemon, name: &str, text: &str) {
+pub(crate) fn write(daemon: &Daemon, name: &str, text: &str) {
     let folder = daemon.home().policies();
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join(name), text).unwrap();
 }
 
-fn json(daemon: &Daemon, words: &[&str]) -> serde_json::Value {
+pub(crate) fn json(daemon: &Daemon, words: &[&str]) -> serde_json::Value {
     let words: Vec<&str> = words.iter().copied().chain(["--json"]).collect();
     daemon.palyra(&words).expect_code(0).json()
 }
 
 /// The number of the version in force.
-fn number(daemon: &Daemon) -> u64 {
+pub(crate) fn number(daemon: &Daemon) -> u64 {
     json(daemon, &["status"])["policy_number"].as_u64().unwrap()
 }
 
@@ -131,7 +131,7 @@ fn entries(daemon: &Daemon, kind: &str) -> Vec<serde_json::Value> {
         .collect()
 }
 
-fn becomes(daemon: &Daemon, wanted: u64) {
+pub(crate) fn becomes(daemon: &Daemon, wanted: u64) {
     palyra_testkit::eventually("the version is in force", || {
         (number(daemon) == wanted).then_some(())
     });
@@ -455,177 +455,35 @@ forbid (principal is Palyra::Agent, action in [Palyra::Action::"run", Palyra::Ac
     assert_eq!(denied.stdout, "");
 }
 
-/// A folder beside the daemon's, with a draft.
-fn draft(daemon: &Daemon, text: &str) -> String {
-    let folder = daemon.folder().join("draft");
-    std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("house.cedar"), text).unwrap();
-    folder.to_str().unwrap().to_owned()
-}
-
-/// The last call.
-fn last_call(daemon: &Daemon) -> String {
-    let calls = json(daemon, &["calls", "list"]);
-    calls["items"][0]["call_id"].as_str().unwrap().to_owned()
-}
-
+/// Somebody else holds the journal's lock: nothing can be recorded, so nothing changes.
 #[test]
-fn a_replay_lists_what_a_draft_would_answer_otherwise() {
+fn a_set_that_cannot_be_recorded_does_not_decide() {
+    use std::io::{BufRead, BufReader};
     let daemon = Daemon::start();
-    daemon.add_agent("a");
-    let _ = daemon.palyra(&ECHO).expect_code(0);
-    let echo = last_call(&daemon);
-    let _ = daemon.palyra(&["exec", "--", "true"]).expect_code(0);
-    let folder = draft(&daemon, NO_ECHO);
-    let found = json(&daemon, &["policy", "replay", &folder]);
-    let summary = &found["summary"];
-    assert_eq!(
-        (&summary["decisions"], &summary["flips"]),
-        (&2.into(), &1.into())
-    );
-    assert_eq!(summary["widening"], 0);
-    let flip = &found["flips"][0];
-    assert_eq!(flip["call_id"], echo);
-    assert_eq!(
-        (&flip["before"], &flip["after"]),
-        (&"allow".into(), &"deny".into())
-    );
-    assert_eq!(flip["tool"], "palyra.echo");
-    assert_eq!(flip["policies"], serde_json::json!(["house.no-echo"]));
-    let shown = daemon.palyra(&["policy", "replay", &folder]).expect_code(0);
-    assert!(shown.stdout.contains("house.no-echo"), "{}", shown.stdout);
-    // The agent that made a call may be gone; its calls are judged all the same.
-    let as_agent = [&ECHO[..], &["--as", "agent:a"]].concat();
-    let _ = daemon.palyra(&as_agent).expect_code(0);
-    let _ = daemon.palyra(&["agents", "remove", "a"]).expect_code(0);
-    let found = json(&daemon, &["policy", "replay", &folder, "--since", "1h"]);
-    assert_eq!(found["summary"]["flips"], 2);
-    // Under the draft nothing changed for the daemon.
-    let _ = daemon.palyra(&ECHO).expect_code(0);
+    let holds = "import sqlite3,sys\n\
+                 c=sqlite3.connect(sys.argv[1],isolation_level=None)\n\
+                 c.execute('BEGIN IMMEDIATE')\nprint('held',flush=True)\nsys.stdin.read()";
+    let mut holder = std::process::Command::new("python3")
+        .args(["-c", holds])
+        .arg(daemon.home().journal())
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut said = BufReader::new(holder.stdout.take().unwrap());
+    said.read_line(&mut line).unwrap();
+    assert_eq!(line, "held\n");
+    write(&daemon, "house.cedar", NO_ECHO);
+    let refused = daemon
+        .palyra(&["policy", "reload", "--json"])
+        .expect_code(1);
+    assert_eq!(refused.json()["error"]["code"], "journal_unavailable");
     assert_eq!(number(&daemon), 1);
-}
-
-#[test]
-fn a_past_call_is_explained_and_simulated() {
-    let mut daemon = with("", &[("house.cedar", NO_ECHO)]);
-    daemon.start_again(None);
+    drop(holder.stdin.take());
+    holder.wait().unwrap();
+    // Free again: it is taken up.
+    let done = json(&daemon, &["policy", "reload"]);
+    assert_eq!(done["active"]["number"], 2);
     let _ = daemon.palyra(&ECHO).expect_code(3);
-    let call = last_call(&daemon);
-    let found = json(&daemon, &["policy", "explain", &call]);
-    assert_eq!(
-        (&found["recorded"], &found["now"]),
-        (&"deny".into(), &"deny".into())
-    );
-    assert_eq!(found["number"], 1);
-    assert!(
-        found["matched"].to_string().contains("house.no-echo"),
-        "{found}"
-    );
-    let shown = daemon
-        .palyra(&["policy", "explain", &call])
-        .expect_code(0)
-        .stdout;
-    assert!(shown.contains("nobody echoes in this house"), "{shown}");
-    // The version that decided it explains it, also when another one is in force.
-    write(&daemon, "house.cedar", NO_CRON);
-    becomes(&daemon, 2);
-    let found = json(&daemon, &["policy", "explain", &call]);
-    assert_eq!(
-        (&found["outcome"], &found["now"]),
-        (&"deny".into(), &"allow".into())
-    );
-    assert_eq!(found["explained_with"], 1);
-    let folder = draft(&daemon, NO_ECHO);
-    let found = json(&daemon, &["policy", "simulate", &folder, "--call", &call]);
-    assert_eq!(found["before"], "allow");
-    assert_eq!(
-        (&found["flips"], &found["draft"]["outcome"]),
-        (&true.into(), &"deny".into())
-    );
-    let request = daemon.folder().join("r.toml");
-    std::fs::write(
-        &request,
-        "principal = 'User::\"owner\"'\naction = \"tool.execute\"\n\
-         resource = 'Tool::\"palyra.echo\"'\n\
-         [[entity]]\nuid = 'Tool::\"palyra.echo\"'\nattrs = { sensitive = false }\n",
-    )
-    .unwrap();
-    let request = request.to_str().unwrap();
-    let found = json(
-        &daemon,
-        &["policy", "simulate", &folder, "--request", request],
-    );
-    assert_eq!(found["before"], "allow");
-    assert_eq!(found["draft"]["outcome"], "deny");
-}
-
-#[test]
-fn bad_drafts_and_unknown_calls_are_told() {
-    let daemon = Daemon::start();
-    daemon.add_agent("a");
-    let _ = daemon.palyra(&ECHO).expect_code(0);
-    let call = last_call(&daemon);
-    let broken = draft(&daemon, BROKEN);
-    for words in [
-        &["policy", "replay", &broken][..],
-        &["policy", "simulate", &broken, "--call", &call],
-    ] {
-        let refused = daemon.palyra(words).expect_code(1);
-        assert!(
-            refused.stderr.contains("house.cedar:3:"),
-            "{}",
-            refused.stderr
-        );
-    }
-    let good = draft(&daemon, NO_CRON);
-    let unknown = "call_01kgq5r7h3e8x2m4n6p8q0s2t4";
-    for (words, code) in [
-        (&["policy", "explain", unknown][..], "unknown_call"),
-        (
-            &["policy", "simulate", &good, "--call", unknown],
-            "unknown_call",
-        ),
-        (&["policy", "versions", "7"], "unknown_policy_version"),
-    ] {
-        let words: Vec<&str> = words.iter().copied().chain(["--json"]).collect();
-        let refused = daemon.palyra(&words).expect_code(1).json();
-        assert_eq!(refused["error"]["code"], code, "{refused}");
-    }
-    for words in [
-        &["policy", "explain", &call][..],
-        &["policy", "replay", &good],
-        &["policy", "simulate", &good, "--call", &call],
-    ] {
-        let as_agent = [words, &["--as", "agent:a"]].concat();
-        let _ = daemon.palyra(&as_agent).expect_code(3);
-    }
-}
-
-/// The daemon judges what comes over the wire itself.
-#[tokio::test]
-async fn a_draft_over_the_wire_is_checked_and_bounded() {
-    let daemon = Daemon::start();
-    let mut client = daemon.client().await;
-    let body = |text: &str| {
-        let files = serde_json::json!([{ "name": "a.cedar", "text": text }]);
-        serde_json::json!({ "draft": { "files": files }, "since_ms": 1000 }).to_string()
-    };
-    let mut post = async |body: String| {
-        let path = "/api/v1/policy/replay";
-        let answer = client.raw(hyper::Method::POST, path, body.into()).await;
-        let (status, body) = answer.unwrap();
-        (status.as_u16(), String::from_utf8(body.to_vec()).unwrap())
-    };
-    let (status, said) = post(body(BROKEN)).await;
-    assert_eq!(status, 400);
-    assert!(
-        said.contains("draft_invalid") && said.contains("a.cedar:3:"),
-        "{said}"
-    );
-    let (status, said) = post(body(&" ".repeat(50 << 20))).await;
-    assert_eq!(status, 413);
-    assert!(said.contains("input_too_large"), "{said}");
-    let (status, said) = post(body(NO_CRON)).await;
-    assert_eq!(status, 200);
-    assert!(said.contains(r#""event":"finished""#), "{said}");
 }

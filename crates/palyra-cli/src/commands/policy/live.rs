@@ -97,7 +97,7 @@ fn standing(now: &PolicyOverview) -> String {
             WAITING,
         )
     });
-    let aside = now.set_aside.then_some(
+    let aside = (now.set_aside && now.refused.is_none()).then_some(
         "what the folder holds was set aside by a rollback and does not count until it changes",
     );
     Facts::default()
