@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help check bench demo crash attacks
+.PHONY: help check bench demo crash attacks fuzz
 
 # Tools and target folder, the same for every target.
 READY := . scripts/prepare.sh; prepare_build; use_target_dir
@@ -33,4 +33,8 @@ attacks: ## every attack on the sandbox, the daemon and policy, with its control
 	@$(READY); cargo build --workspace --locked --bins; \
 	cargo test --locked -p palyra-sandbox --test it -- --nocapture --test-threads=1; \
 	cargo test --locked -p palyra-daemon --test it -- tool_is_no_principal --nocapture --test-threads=1; \
-	cargo test --locked -p palyra-policy --test it -- attacks --nocapture --test-threads=1
+	cargo test --locked -p palyra-policy --test it -- attacks --nocapture --test-threads=1; \
+	cargo test --locked -p palyra-effects --test it -- --nocapture --test-threads=1
+
+fuzz: ## 10,000 random policy sets, requests and records (./test does 500)
+	@$(READY); PALYRA_POLICY_CASES=10000 cargo test --locked -p palyra-policy --test it -- hostile:: slices::

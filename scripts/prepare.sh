@@ -18,13 +18,14 @@ NEEDS
     has_rust || echo "curl curl"
 }
 
-# Outside programs that tests run inside the sandbox or against the daemon.
+# Outside programs that tests run inside the sandbox or against the daemon, and the solver.
 client_needs() {
     cat <<'NEEDS'
 git git
 node nodejs
 python3 python3
 curl curl
+cvc5 cvc5
 NEEDS
 }
 
@@ -36,14 +37,17 @@ bookworm git 1:2.39.*
 bookworm nodejs 18.*
 bookworm python3 3.11.*
 bookworm curl 7.88.*
+bookworm cvc5 1.0.*
 trixie git 1:2.47.*
 trixie nodejs 20.*
 trixie python3 3.13.*
 trixie curl 8.14.*
+trixie cvc5 1.1.*
 noble git 1:2.43.*
 noble nodejs 18.19.*
 noble python3 3.12.*
 noble curl 8.5.*
+noble cvc5 1.1.*
 PINS
 }
 

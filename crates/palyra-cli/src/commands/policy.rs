@@ -14,8 +14,8 @@ use palyra_core::{CallId, CanonicalJson};
 use palyra_policy::operator::files::{Folder, read_folder};
 use palyra_policy::operator::settings::Settings;
 use palyra_policy::operator::{
-    Bundle, Diff, Explanation, Mode, NamedSource, OperatorPolicy, Outcome, Problem, Question,
-    Report, RequestText, TestReport,
+    Analysis, Bundle, Diff, Explanation, Mode, NamedSource, OperatorPolicy, Outcome, Problem,
+    Question, Report, RequestText, TestReport,
 };
 use palyra_policy::operator::{analyse, check, diff, explain, find_solver, test};
 use palyra_policy::{Baseline, SCHEMA_SRC};
@@ -614,20 +614,30 @@ fn compared(found: &Diff, output: &Output) -> String {
     };
     let flips = counted(found.flips.len(), "answer flips", "answers flip");
     let asked = counted(found.asked, "made-up request", "made-up requests");
-    let widens = match found.widens() {
-        true => ("more may happen under the new policies", BAD),
-        false => (
+    let widens = match (found.widens(), &found.analysis) {
+        (true, _) => ("more may happen under the new policies", BAD),
+        (false, Analysis::NothingNew { .. }) => ("no: nothing new is allowed", GOOD),
+        (false, Analysis::AllowsMore { .. } | Analysis::NotAnalysed { .. }) => (
             "nothing was found that lets more happen; that is no proof",
             PLAIN,
         ),
     };
+    let solver = match &found.analysis {
+        Analysis::NothingNew { .. } => GOOD,
+        Analysis::AllowsMore { .. } => BAD,
+        Analysis::NotAnalysed { .. } => WAITING,
+    };
+    let said = found.analysis.to_string();
+    let said = said
+        .lines()
+        .map(|line| Cell::styled(safe::line(line), solver));
     let mut text = Facts::default()
         .with("added", ids(&found.added))
         .with("removed", ids(&found.removed))
         .with("changed", ids(&found.changed))
         .with("asked", format!("{asked}, {flips}"))
         .styled("widens", widens.0, widens.1)
-        .styled("solver", found.analysis.to_string(), WAITING)
+        .lines("solver", said)
         .render();
     if found.flips.is_empty() {
         return text;

@@ -1,5 +1,7 @@
 //! `palyra policy`: without a daemon, and without a home that was set up.
 
+use std::path::Path;
+
 use crate::palyra::Palyra;
 
 const GOOD: &str = r#"@id("no_etc")
@@ -183,7 +185,8 @@ forbid (principal is Palyra::Agent, action in Palyra::Action::"run", resource);
         ("old/README.md", ""),
         ("new/a.cedar", frozen),
         ("quiet/a.cedar", GOOD),
-    ]);
+    ])
+    .with("PALYRA_CVC5", "/nowhere/cvc5");
     let text = palyra
         .run(&["policy", "diff", "old", "new"])
         .exits(0)
@@ -239,4 +242,46 @@ fn the_schema_and_the_configured_baseline() {
     palyra
         .run(&["policy", "list", "--baseline", "sandboxed"])
         .exits(0);
+}
+
+/// What a baseline allows beyond another, by their names.
+#[test]
+fn baselines_are_compared_by_name() {
+    let palyra = with(&[]).with("PALYRA_CVC5", "/nowhere/cvc5");
+    let found = palyra
+        .run(&["policy", "diff", "locked", "standard", "--json"])
+        .exits(0)
+        .json();
+    let added = found["added"].as_array().unwrap();
+    assert!(
+        added.contains(&"allow_agent_insensitive".into()),
+        "{added:?}"
+    );
+    let widened = found["flips"].as_array().unwrap().iter();
+    assert!(
+        widened.clone().any(|flip| flip["after"] == "allow"),
+        "{found}"
+    );
+}
+
+#[test]
+fn a_solver_that_is_installed_is_asked() {
+    if !["/usr/bin/cvc5", "/bin/cvc5"]
+        .iter()
+        .any(|at| Path::new(at).is_file())
+    {
+        let why = "the helper program cvc5 is not installed; sudo apt-get install -y cvc5";
+        palyra_testkit::not_run("policy diff with a solver", why);
+        return;
+    }
+    let palyra = with(&[("old/README.md", ""), ("new/a.cedar", GOOD)]);
+    let found = palyra
+        .run(&["policy", "diff", "old", "new", "--json"])
+        .exits(0)
+        .json();
+    let analysis = found["analysis"]["analysis"].as_str().unwrap();
+    assert!(
+        ["nothing_new", "allows_more"].contains(&analysis),
+        "{found}"
+    );
 }
