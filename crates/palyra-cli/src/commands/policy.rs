@@ -13,10 +13,10 @@ use palyra_api::Home;
 use palyra_core::{CallId, CanonicalJson};
 use palyra_policy::operator::files::{Folder, read_folder};
 use palyra_policy::operator::{
-    Bundle, Diff, Explanation, Mode, NamedSource, OperatorPolicy, Outcome, Problem, Question,
-    Report, RequestText, TestReport,
+    Analysis, Bundle, Diff, Explanation, Mode, NamedSource, OperatorPolicy, Outcome, Problem,
+    Question, Report, RequestText, TestReport,
 };
-use palyra_policy::operator::{check, diff, explain, test};
+use palyra_policy::operator::{analyse, check, diff, explain, find_solver, test};
 use palyra_policy::{Baseline, SCHEMA_SRC};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -113,7 +113,9 @@ pub(super) async fn run(
         PolicyAction::Diff { old, new, over } => {
             let baseline = baseline_of(over.baseline)?;
             let (old, new) = (Sources::at(old, baseline)?, Sources::at(new, baseline)?);
-            let found = diff(&old.bundle()?, &new.bundle()?, &[]);
+            let (before, after) = (old.bundle()?, new.bundle()?);
+            let mut found = diff(&before, &after, &[]);
+            found.analysis = analyse(&before, &after, find_solver().as_deref()).await;
             let mut document = json!(found);
             if let Value::Object(fields) = &mut document {
                 fields.insert("old".to_owned(), json!(old.folder));
@@ -565,9 +567,10 @@ fn compared(found: &Diff, output: &Output) -> String {
     };
     let flips = counted(found.flips.len(), "answer flips", "answers flip");
     let asked = counted(found.asked, "made-up request", "made-up requests");
-    let widens = match found.widens() {
-        true => ("more may happen under the new policies", BAD),
-        false => (
+    let widens = match (found.widens(), &found.analysis) {
+        (true, _) => ("more may happen under the new policies", BAD),
+        (false, Analysis::NothingNew { .. }) => ("nothing new is allowed", GOOD),
+        (false, Analysis::AllowsMore { .. } | Analysis::NotAnalysed { .. }) => (
             "nothing was found that lets more happen; that is no proof",
             PLAIN,
         ),

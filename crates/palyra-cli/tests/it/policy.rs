@@ -183,7 +183,9 @@ forbid (principal is Palyra::Agent, action in Palyra::Action::"run", resource);
         ("old/README.md", ""),
         ("new/a.cedar", frozen),
         ("quiet/a.cedar", GOOD),
-    ]);
+    ])
+    // Whether or not the solver is installed here.
+    .with("PALYRA_CVC5", "/nowhere/cvc5");
     let text = palyra
         .run(&["policy", "diff", "old", "new"])
         .exits(0)
