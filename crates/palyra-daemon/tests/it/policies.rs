@@ -208,6 +208,28 @@ fn a_changed_folder_is_noticed_however_it_changes() {
     assert_eq!(why, "changed");
 }
 
+/// A folder that is gone lifts no `forbid`; an empty one does.
+#[test]
+fn a_folder_that_is_gone_leaves_its_policies_in_force() {
+    let mut daemon = with("", &[("house.cedar", NO_ECHO)]);
+    daemon.start_again(None);
+    std::fs::remove_dir_all(daemon.home().policies()).unwrap();
+    palyra_testkit::eventually("the status warns", || {
+        warnings(&daemon)
+            .contains("the folder is gone")
+            .then_some(())
+    });
+    let _ = daemon.palyra(&ECHO).expect_code(3);
+    daemon.stop();
+    daemon.start_again(None);
+    assert!(warnings(&daemon).contains("the folder is gone"));
+    let _ = daemon.palyra(&ECHO).expect_code(3);
+    std::fs::create_dir(daemon.home().policies()).unwrap();
+    palyra_testkit::eventually("an empty folder means none", || {
+        (daemon.palyra(&ECHO).code == Some(0)).then_some(())
+    });
+}
+
 #[test]
 fn a_bad_file_leaves_the_old_set_in_force_and_says_so() {
     let log = tempfile::NamedTempFile::new().unwrap();

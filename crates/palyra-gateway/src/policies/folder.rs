@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use palyra_core::Digest;
 use palyra_policy::Baseline;
 use palyra_policy::operator::files::read_folder;
-use palyra_policy::operator::settings::Settings;
+use palyra_policy::operator::settings::{FILE, Settings};
 use palyra_policy::operator::{Bundle, NamedSource, Problem};
 
-use super::versions::{SourceText, Sources};
+use super::versions::{PolicyVersion, SourceText, Sources};
 
 /// Where the operator's policies are, and what stands under them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,12 +30,15 @@ pub(crate) struct Found {
     /// neither is part of it, and what was set aside stays so.
     pub(crate) digest: Digest,
     read: Result<Sources, Vec<Problem>>,
+    gone: bool,
 }
 
 /// What the folder held, checked.
 pub(crate) struct Looked {
     pub(crate) digest: Digest,
     pub(crate) set: Result<Checked, Vec<Problem>>,
+    /// There is no folder.
+    gone: bool,
 }
 
 /// Texts that can be used, and what they make.
@@ -65,7 +68,12 @@ impl PolicyPlace {
             }
             Err(problems) => parts.extend(problems.iter().map(ToString::to_string)),
         }
-        let kind = if read.is_ok() { "files" } else { "problems" };
+        let gone = !self.folder.exists();
+        let kind = match (&read, gone) {
+            (Ok(_), false) => "files",
+            (Ok(_), true) => "no folder",
+            (Err(_), _) => "problems",
+        };
         let parts: Vec<&[u8]> = [kind.as_bytes()]
             .into_iter()
             .chain(parts.iter().map(String::as_bytes))
@@ -73,6 +81,7 @@ impl PolicyPlace {
         Found {
             digest: Digest::of_parts("palyra policy folder v1", &parts),
             read,
+            gone,
         }
     }
 
@@ -93,12 +102,32 @@ impl Found {
         Looked {
             digest: self.digest,
             set,
+            gone: self.gone,
         }
     }
 
     /// The digest of the files, if they could be read.
     pub(crate) fn of_files(&self) -> Option<Digest> {
         self.read.is_ok().then_some(self.digest)
+    }
+}
+
+impl Looked {
+    /// A folder that is gone while its policies are in force is a mistake, or a moment in the middle
+    /// of a change: it must not lift every `forbid`. An empty folder says that there are none.
+    pub(crate) fn after(mut self, last: Option<&PolicyVersion>, place: &PolicyPlace) -> Self {
+        let had_files = last.is_some_and(|last| last.files.keys().any(|name| name != FILE));
+        if self.gone && had_files {
+            self.set = Err(vec![Problem {
+                file: place.folder.display().to_string(),
+                line: 1,
+                column: 1,
+                message: "the folder is gone, and policies from it are in force; put it back, or \
+                          make an empty one to have none"
+                    .to_owned(),
+            }]);
+        }
+        self
     }
 }
 
@@ -117,11 +146,7 @@ mod tests {
         };
         let none = place.find().digest;
         std::fs::create_dir(&place.folder).unwrap();
-        assert_eq!(
-            place.find().digest,
-            none,
-            "an empty folder is as good as none"
-        );
+        assert_ne!(place.find().digest, none, "an empty folder says something");
         std::fs::write(place.folder.join("a.cedar"), "// x").unwrap();
         let one = place.find();
         assert_ne!(one.digest, none);

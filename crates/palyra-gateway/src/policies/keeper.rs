@@ -89,7 +89,8 @@ impl Keeper {
     /// # Errors
     /// Neither can be used, or the journal cannot be read or written.
     pub(crate) async fn open(journal: JournalStore, place: PolicyPlace) -> Result<Self, Refusal> {
-        let looked = place.find().check();
+        let last = versions::latest(&journal)?;
+        let looked = place.find().check().after(last.as_ref(), &place);
         let (engine, active) = first(&journal, &place, &looked).await?;
         let beside = versions::beside(&journal)?;
         let standing = Standing {
@@ -146,6 +147,7 @@ impl Keeper {
         let Some(looked) = blocking(move || place.look(unless)).await? else {
             return Ok(Considered::Unchanged);
         };
+        let looked = looked.after(Some(&self.standing().active), &self.place);
         self.deal_with(looked, why, by, &mut seen).await
     }
 
