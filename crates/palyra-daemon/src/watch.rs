@@ -23,6 +23,8 @@ const NOW_AND_THEN: Duration = Duration::from_secs(30);
 /// Tells the gateway when the policies changed, for as long as it is polled.
 pub(crate) async fn policies(folder: PathBuf, gateway: GatewayService) {
     let (hint, mut hints) = mpsc::channel(1);
+    // Kept, so that without a watcher this waits for hints that never come, and does not spin.
+    let _hint = hint.clone();
     let mut watch = Watch::new(folder, hint);
     loop {
         watch.renew();

@@ -35,6 +35,10 @@ struct Now {
     world: Arc<World>,
 }
 
+/// Policies that only have to be put in force.
+#[derive(Debug)]
+pub struct ReadyPolicies(Policies);
+
 impl PolicyEngine {
     /// An engine that decides with these policies, in a world of the owner and nobody else.
     ///
@@ -95,8 +99,21 @@ impl PolicyEngine {
     /// # Errors
     /// As [`PolicyEngine::of`]; the policies before stay in force.
     pub fn replace(&self, bundle: &Bundle) -> Result<(), PolicyError> {
-        self.take_into_use(Policies::of(bundle, &self.words)?);
+        self.put_in_force(self.ready(bundle)?);
         Ok(())
+    }
+
+    /// Everything about a replacement that takes time or can fail.
+    ///
+    /// # Errors
+    /// As [`PolicyEngine::of`].
+    pub fn ready(&self, bundle: &Bundle) -> Result<ReadyPolicies, PolicyError> {
+        Policies::of(bundle, &self.words).map(ReadyPolicies)
+    }
+
+    /// The rest of it, which cannot fail.
+    pub fn put_in_force(&self, ready: ReadyPolicies) {
+        self.take_into_use(ready.0);
     }
 
     fn take_into_use(&self, policies: Policies) {

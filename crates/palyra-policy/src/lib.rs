@@ -34,9 +34,9 @@ mod world;
 
 pub use baseline::{Baseline, UnknownBaseline};
 pub use decision::{Deliberation, PolicyDecision};
-pub use engine::PolicyEngine;
 #[doc(hidden)]
 pub use engine::RawQuestions;
+pub use engine::{PolicyEngine, ReadyPolicies};
 pub use error::{Place, PolicyError};
 pub use policies::{DEFAULT_POLICY_SRC, SCHEMA_SRC};
 pub use request::{Action, PolicyRequest, PolicyRequestContext, Resource};

@@ -16,11 +16,12 @@ use palyra_api::wire::policy::{
     PolicySimulation, ReplayEvent, ReplayFlip, ReplayGap, ReplayPolicies, ReplaySummary,
     SimulatePolicies, Verdict,
 };
+use palyra_gateway::Caller;
 use palyra_gateway::error::RefusalKind;
 use palyra_gateway::policies::{self, CallJudged, Draft, Simulated, SourceText};
 use palyra_policy::operator::{Because, CallExplanation, Explanation, Outcome};
 use serde_json::Value;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
 use super::calls::{typed_body, typed_body_of};
 use super::{App, Who, reading};
@@ -35,6 +36,7 @@ pub(crate) async fn explain(
     Who(caller): Who,
     body: Body,
 ) -> Result<Json<CallExplained>, Refused> {
+    let _turn = turn(&app, &caller).await?;
     let wanted: ExplainCall = typed_body(body).await?.1;
     let gateway = app.gateway.clone();
     let found = reading(move || gateway.explain_call(&caller, &wanted.call_id)).await?;
@@ -66,6 +68,7 @@ pub(crate) async fn simulate(
     Who(caller): Who,
     body: Body,
 ) -> Result<Json<PolicySimulation>, Refused> {
+    let _turn = turn(&app, &caller).await?;
     let wanted: SimulatePolicies = typed_body_of(body, MOST_DRAFT).await?.1;
     let draft = draft(wanted.draft)?;
     let gateway = app.gateway.clone();
@@ -103,20 +106,41 @@ pub(crate) async fn replay(
     Who(caller): Who,
     body: Body,
 ) -> Result<Response, Refused> {
+    let turn = turn(&app, &caller).await?;
     let wanted: ReplayPolicies = typed_body_of(body, MOST_DRAFT).await?.1;
     let draft = draft(wanted.draft)?;
     let since = Duration::from_millis(wanted.since_ms);
     let heard = app.gateway.replay_policies(&caller, draft, since).await?;
-    Ok(event_stream(heard))
+    Ok(event_stream(heard, turn))
+}
+
+/// Lets in whoever may ask at all, before a large body is read for them, and few at a time: each
+/// may check thousands of policies.
+async fn turn(app: &App, caller: &Caller) -> Result<SemaphorePermit<'static>, Refused> {
+    static TURNS: Semaphore = Semaphore::const_new(2);
+    const PATIENCE: Duration = Duration::from_secs(10);
+    app.gateway.may_judge(caller)?;
+    match tokio::time::timeout(PATIENCE, TURNS.acquire()).await {
+        Ok(Ok(turn)) => Ok(turn),
+        Ok(Err(_)) | Err(_) => Err(Refused::new(
+            RefusalKind::Unavailable,
+            "policies_busy",
+            "others are explaining, simulating or replaying",
+            "wait until they are done, then repeat it",
+        )),
+    }
 }
 
 /// The events of a replay, one JSON object a line. Dropping the stream ends it.
-fn event_stream(heard: mpsc::Receiver<policies::ReplayEvent>) -> Response {
-    let lines = futures::stream::unfold(heard, async |mut heard| {
+fn event_stream(
+    heard: mpsc::Receiver<policies::ReplayEvent>,
+    turn: SemaphorePermit<'static>,
+) -> Response {
+    let lines = futures::stream::unfold((heard, turn), async |(mut heard, turn)| {
         let event = on_the_wire(heard.recv().await?);
         let mut line = serde_json::to_vec(&event).unwrap_or_default();
         line.push(b'\n');
-        Some((Ok::<_, Infallible>(Bytes::from(line)), heard))
+        Some((Ok::<_, Infallible>(Bytes::from(line)), (heard, turn)))
     });
     let mut response = Response::new(Body::from_stream(lines));
     let kind = HeaderValue::from_static("application/x-ndjson");

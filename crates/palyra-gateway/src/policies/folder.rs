@@ -51,7 +51,9 @@ impl PolicyPlace {
     /// Reads the folder. This blocks.
     pub(crate) fn find(&self) -> Found {
         let baseline = NamedSource::new(format!("{}.cedar", self.baseline), self.baseline.source());
-        let read = read_folder(&self.folder).map(|folder| Sources {
+        let folder = read_folder(&self.folder);
+        let gone = folder.as_ref().is_ok_and(|folder| folder.absent);
+        let read = folder.map(|folder| Sources {
             baseline: SourceText::from(&baseline),
             files: folder
                 .policies
@@ -68,7 +70,6 @@ impl PolicyPlace {
             }
             Err(problems) => parts.extend(problems.iter().map(ToString::to_string)),
         }
-        let gone = !self.folder.exists();
         let kind = match (&read, gone) {
             (Ok(_), false) => "files",
             (Ok(_), true) => "no folder",

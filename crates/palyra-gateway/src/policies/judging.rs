@@ -64,12 +64,20 @@ pub enum Simulated {
 }
 
 impl GatewayService {
+    /// Whether this caller may ask about policies at all: before anything large is read for them.
+    ///
+    /// # Errors
+    /// Policy forbids it.
+    pub fn may_judge(&self, caller: &Caller) -> Result<(), Refusal> {
+        self.allowed(caller, Action::PolicyRead, Resource::Daemon)
+    }
+
     /// Why a call was answered as it was, by the policies that were in force then. This blocks.
     ///
     /// # Errors
     /// Policy forbids it, there is no such call, or what policy saw of it is no longer kept.
     pub fn explain_call(&self, caller: &Caller, id: &str) -> Result<CallJudged, Refusal> {
-        self.allowed(caller, Action::PolicyRead, Resource::Daemon)?;
+        self.may_judge(caller)?;
         let decided = self.decided(caller, id)?;
         let active = self.policies_now().standing.active.clone();
         let then = version_of(&self.0.journal, &decided.policy_version, decided.at)?;
@@ -103,7 +111,7 @@ impl GatewayService {
         draft: &Draft,
         id: &str,
     ) -> Result<Simulated, Refusal> {
-        self.allowed(caller, Action::PolicyRead, Resource::Daemon)?;
+        self.may_judge(caller)?;
         let draft = self.draft(draft)?;
         let facts = self.decided(caller, id)?.facts;
         let active = self.bundle_of(&self.policies_now().standing.active)?;
@@ -124,7 +132,7 @@ impl GatewayService {
         draft: &Draft,
         request: Value,
     ) -> Result<Simulated, Refusal> {
-        self.allowed(caller, Action::PolicyRead, Resource::Daemon)?;
+        self.may_judge(caller)?;
         let draft = self.draft(draft)?;
         let request: RequestText =
             serde_json::from_value(request).map_err(|error| unfit(&error.to_string()))?;
@@ -137,12 +145,19 @@ impl GatewayService {
     /// A draft, checked.
     pub(super) fn draft(&self, draft: &Draft) -> Result<Bundle, Refusal> {
         let baseline = draft.baseline.unwrap_or(self.0.policies.place.baseline);
+        let mut files = draft.files.clone();
+        // What the daemon's own settings say stands under a draft that does not choose otherwise.
+        let settings = self.0.policies.place.settings.source();
+        let settings = settings.filter(|own| {
+            draft.baseline.is_none() && files.iter().all(|file| file.name != own.name)
+        });
+        files.extend(settings.iter().map(SourceText::from));
         let sources = Sources {
             baseline: SourceText {
                 name: format!("{baseline}.cedar"),
                 text: baseline.source().to_owned(),
             },
-            files: draft.files.clone(),
+            files,
         };
         sources.bundle().map_err(|problems| broken_draft(&problems))
     }

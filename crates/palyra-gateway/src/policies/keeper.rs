@@ -4,6 +4,7 @@
 //! it cannot be recorded, what was in force stays in force. Decisions never wait for any of it.
 
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use palyra_core::entry::{Entry, Stream, WhyActivated};
 use palyra_core::{Blob, Commitment, Digest, UserName};
@@ -14,6 +15,10 @@ use palyra_policy::operator::{Bundle, Problem};
 use super::folder::{Checked, Looked, PolicyPlace};
 use super::versions::{self, PolicyVersion, Sources, StagedPolicies};
 use crate::error::{Refusal, RefusalKind};
+
+/// How long the folder must hold the same, and how often that is tried.
+const REST: Duration = Duration::from_millis(150);
+const MOST_LOOKS: usize = 40;
 
 /// How many problems are kept and shown.
 const MOST_PROBLEMS: usize = 20;
@@ -143,6 +148,9 @@ impl Keeper {
             | WhyActivated::Activated
             | WhyActivated::RolledBack { .. } => None,
         };
+        if why == WhyActivated::Changed {
+            self.come_to_rest(*seen).await?;
+        }
         let place = self.place.clone();
         let Some(looked) = blocking(move || place.look(unless)).await? else {
             return Ok(Considered::Unchanged);
@@ -222,6 +230,28 @@ impl Keeper {
         .await?
     }
 
+    /// Waits until the folder holds the same twice: in the middle of a deployment it may hold the
+    /// new permits and not yet the new forbids.
+    async fn come_to_rest(&self, seen: Option<Digest>) -> Result<(), Refusal> {
+        let find = || {
+            let place = self.place.clone();
+            blocking(move || place.find().digest)
+        };
+        let mut last = find().await?;
+        if Some(last) == seen {
+            return Ok(());
+        }
+        for _ in 0..MOST_LOOKS {
+            tokio::time::sleep(REST).await;
+            let now = find().await?;
+            if now == last {
+                break;
+            }
+            last = now;
+        }
+        Ok(())
+    }
+
     async fn deal_with(
         &self,
         looked: Looked,
@@ -278,6 +308,10 @@ impl Keeper {
         by: Option<UserName>,
         set_aside: Option<Digest>,
     ) -> Result<(), Refusal> {
+        let engine = Arc::clone(&self.engine);
+        // What can fail comes first: once it is recorded, it decides.
+        let (ready, bundle) = blocking(move || (engine.ready(&bundle), bundle)).await?;
+        let ready = ready?;
         let new = New {
             bundle: &bundle,
             baseline: sources.baseline_name().to_owned(),
@@ -286,10 +320,11 @@ impl Keeper {
             by,
             set_aside,
         };
-        let number = self.standing().active.number.saturating_add(1);
-        let active = record(&self.journal, number, new).await?;
-        let engine = Arc::clone(&self.engine);
-        blocking(move || engine.replace(&bundle)).await??;
+        let last = versions::latest(&self.journal)?;
+        let number = last.map_or(1, |last| last.number.saturating_add(1));
+        record(&self.journal, number, new).await?;
+        self.engine.put_in_force(ready);
+        let active = recorded(&self.journal, number)?;
         self.stands(|standing| {
             standing.staged = None;
             standing.set_aside = set_aside;
@@ -412,8 +447,8 @@ async fn start_with(
         by: None,
         set_aside: None,
     };
-    let version = record(journal, number, new).await?;
-    Ok((engine, version))
+    record(journal, number, new).await?;
+    Ok((engine, recorded(journal, number)?))
 }
 
 /// Goes on with what was in force last.
@@ -442,16 +477,13 @@ async fn start_with_last(
         by: None,
         set_aside,
     };
-    let version = record(journal, last.number + 1, new).await?;
-    Ok((engine, version))
+    let number = last.number + 1;
+    record(journal, number, new).await?;
+    Ok((engine, recorded(journal, number)?))
 }
 
-/// Makes a version durable, and gives it back as it is recorded.
-async fn record(
-    journal: &JournalStore,
-    number: u64,
-    new: New<'_>,
-) -> Result<PolicyVersion, Refusal> {
+/// Makes a version durable.
+async fn record(journal: &JournalStore, number: u64, new: New<'_>) -> Result<(), Refusal> {
     let (sources, blobs) = match new.sources {
         Kept::Already(commitment) => (commitment, Vec::new()),
         Kept::Now(blob) => (blob.commitment(), vec![blob]),
@@ -467,7 +499,11 @@ async fn record(
         by: new.by,
         set_aside: new.set_aside,
     };
-    append(journal, entry, blobs).await?;
+    append(journal, entry, blobs).await
+}
+
+/// A version as it is recorded.
+fn recorded(journal: &JournalStore, number: u64) -> Result<PolicyVersion, Refusal> {
     versions::find(journal, number)?.ok_or_else(|| unknown_version(number))
 }
 

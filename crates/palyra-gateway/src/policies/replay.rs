@@ -107,7 +107,9 @@ impl GatewayService {
         draft: Draft,
         since: Duration,
     ) -> Result<mpsc::Receiver<ReplayEvent>, Refusal> {
-        self.allowed(caller, Action::PolicyRead, Resource::Daemon)?;
+        self.may_judge(caller)?;
+        // A flip tells about a call, whoever made it.
+        self.allowed(caller, Action::JournalRead, Resource::Daemon)?;
         let gateway = self.clone();
         let bundle = super::keeper::blocking(move || gateway.draft(&draft)).await??;
         let (tell, heard) = mpsc::channel(64);

@@ -69,6 +69,13 @@ impl Tool for ProcessRun {
         let gone = |_| unresolved(&ProgramProblem::NotFound(typed.to_owned()));
         let program_id = palyra_sandbox::program_id(&program).map_err(gone)?;
         let analysis = analysis(arguments, &argv, &env, &cwd, workspace);
+        // A link that is flipped back and forth must not be judged as one program and run as
+        // another.
+        let judged = analysis.programs.iter().find(|it| it.program == program);
+        let judged = judged.map_or(&program, |it| it.real.as_ref().unwrap_or(&it.program));
+        if !palyra_sandbox::program_id(judged).is_ok_and(|id| id == program_id) {
+            return Err(unresolved(&ProgramProblem::NotFound(typed.to_owned())));
+        }
         let plan = ProcessPlan {
             program,
             program_id,

@@ -207,7 +207,10 @@ fn read(
     problems: &mut Vec<Problem>,
 ) {
     let statements = statements(&source.text);
-    let mut at_once = parse_at_once(&source.text, &statements).map(Vec::into_iter);
+    let mut at_once = match parse_at_once(&source.text, &statements) {
+        Ok(policies) => policies.map(Vec::into_iter),
+        Err(differs) => return problems.push(Problem::whole(&source.name, differs)),
+    };
     let mut walk = Walk::over(&source.text);
     for statement in statements {
         let (begin, start) = (statement.span.start, walk.to(statement.span.start));
@@ -250,25 +253,33 @@ fn read(
 /// All policies of a source in their order, when every statement is one: for a large file Cedar
 /// takes a fifth less than for each by itself. Nothing when anything is not as it should be, which
 /// is then said about each by itself.
-fn parse_at_once(text: &str, statements: &[Statement]) -> Option<Vec<Policy>> {
+///
+/// Should Cedar find another number of policies than were cut, one of them would be lost without a
+/// word: that is an error.
+fn parse_at_once(text: &str, statements: &[Statement]) -> Result<Option<Vec<Policy>>, String> {
     if statements
         .iter()
         .any(|statement| statement.refused.is_some())
     {
-        return None;
+        return Ok(None);
     }
-    let set: PolicySet = text.parse().ok()?;
-    if set.num_of_templates() > 0 || set.num_of_policies() != statements.len() {
-        return None;
+    let Ok(set) = text.parse::<PolicySet>() else {
+        return Ok(None);
+    };
+    let found = set.num_of_policies() + set.num_of_templates();
+    if found != statements.len() {
+        return Err(format!(
+            "Cedar finds {found} policies here where {} are written; put each on lines of its own",
+            statements.len()
+        ));
+    }
+    if set.num_of_templates() > 0 {
+        return Ok(None);
     }
     let mut policies: Vec<(usize, &Policy)> = set.policies().map(numbered).collect();
     policies.sort_by_key(|(number, _)| *number);
-    Some(
-        policies
-            .into_iter()
-            .map(|(_, policy)| policy.clone())
-            .collect(),
-    )
+    let policies = policies.into_iter().map(|(_, policy)| policy.clone());
+    Ok(Some(policies.collect()))
 }
 
 /// One statement, or what is wrong with it and where.

@@ -37,6 +37,8 @@ pub struct Folder {
     pub policies: Vec<NamedSource>,
     /// `*.test.toml`, by name.
     pub tests: Vec<NamedSource>,
+    /// There is no such folder.
+    pub absent: bool,
 }
 
 /// Reads a folder of policies and their tests. A folder that does not exist is an empty one.
@@ -49,9 +51,19 @@ pub fn read_folder(folder: &Path) -> Result<Folder, Vec<Problem>> {
     let shown = folder.display().to_string();
     let whole =
         |error: &io::Error| vec![Problem::whole(&shown, format!("cannot be read: {error}"))];
+    if fs::symlink_metadata(folder).is_ok_and(|found| found.is_symlink()) {
+        let message = "is a link, and what it points to may be a tool's to write; \
+                       put the folder here";
+        return Err(vec![Problem::whole(&shown, message)]);
+    }
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Folder::default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(Folder {
+                absent: true,
+                ..Folder::default()
+            });
+        }
         Err(error) => return Err(whole(&error)),
     };
     let mut found = Folder::default();

@@ -96,7 +96,11 @@ pub(crate) fn statements(text: &str) -> Vec<Statement> {
     while let Some((at, symbol)) = rest.next() {
         match symbol {
             '/' if rest.next_if(|(_, next)| *next == '/').is_some() => {
-                while rest.next_if(|(_, next)| *next != '\n').is_some() {}
+                // A lone carriage return ends a comment, too: it does for Cedar.
+                while rest
+                    .next_if(|(_, next)| !matches!(next, '\n' | '\r'))
+                    .is_some()
+                {}
             }
             '"' => {
                 cut.see(at);

@@ -8,7 +8,7 @@ use palyra_policy::operator::files::{MAX_FILE_BYTES, read_folder};
 use palyra_policy::operator::{
     Bundle, LintKind, Mode, NamedSource, PolicyVersion, Problem, check, lints, test,
 };
-use palyra_policy::{DEFAULT_POLICY_SRC, Place};
+use palyra_policy::{Baseline, DEFAULT_POLICY_SRC, Place};
 use proptest::prelude::*;
 
 use crate::fixture;
@@ -592,4 +592,29 @@ fn places_are_shared_with_the_engine() {
             .place,
         Place { line: 2, column: 2 }
     );
+}
+
+/// Cedar ends a comment at a carriage return, so what follows one decides.
+#[test]
+fn nothing_hides_behind_a_carriage_return() {
+    let under = NamedSource::new("standard.cedar", Baseline::Standard.source());
+    let text = "// quiet\r@id(\"x\") @reason(\"r\") forbid (principal, action, resource);\n\
+                @id(\"y\") @reason(\"r\") permit (principal, action, resource);\n";
+    let bundle = Bundle::load(&under, &[NamedSource::new("a.cedar", text)]).unwrap();
+    assert!(bundle.policy("x").is_some() && bundle.policy("y").is_some());
+    let deep = format!("// \r{}{}", "(".repeat(200_000), ")".repeat(200_000));
+    assert!(Bundle::load(&under, &[NamedSource::new("a.cedar", deep)]).is_err());
+}
+
+/// The folder itself may not be elsewhere: what a tool can write would decide about it.
+#[test]
+fn a_folder_that_is_a_link_is_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let (real, link) = (place.path().join("real"), place.path().join("policies"));
+    std::fs::create_dir(&real).unwrap();
+    std::os::unix::fs::symlink(&real, &link).unwrap();
+    assert!(!read_folder(&real).unwrap().absent);
+    let problems = read_folder(&link).unwrap_err();
+    assert!(problems[0].message.contains("is a link"), "{problems:?}");
+    assert!(read_folder(&place.path().join("none")).unwrap().absent);
 }
