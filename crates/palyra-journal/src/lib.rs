@@ -31,6 +31,7 @@ mod error;
 #[cfg(test)]
 mod failing;
 mod projections;
+pub mod proof;
 mod queries;
 mod recorder;
 mod schema;
