@@ -44,7 +44,8 @@ impl Fold for ApprovalsFold {
             | Entry::AgentAdded { .. }
             | Entry::AgentRemoved { .. }
             | Entry::Flooded { .. }
-            | Entry::DaemonStarted { .. } => None,
+            | Entry::DaemonStarted { .. }
+            | Entry::KeyRotated { .. } => None,
         }
     }
 
@@ -146,7 +147,8 @@ fn end(record: &mut ApprovalRecord, recorded: &Recorded) {
         | Entry::AgentAdded { .. }
         | Entry::AgentRemoved { .. }
         | Entry::Flooded { .. }
-        | Entry::DaemonStarted { .. } => return,
+        | Entry::DaemonStarted { .. }
+        | Entry::KeyRotated { .. } => return,
     };
     record.state = state;
     record.decided_by = by;

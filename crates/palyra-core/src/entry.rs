@@ -24,6 +24,8 @@ pub enum Stream {
     Agents,
     /// What concerns the whole daemon: floods, starts.
     Daemon,
+    /// What concerns the journal itself: its keys.
+    Journal,
 }
 
 impl std::fmt::Display for Stream {
@@ -33,6 +35,7 @@ impl std::fmt::Display for Stream {
             Self::Approval(id) => write!(f, "{id}"),
             Self::Agents => f.write_str("agents"),
             Self::Daemon => f.write_str("daemon"),
+            Self::Journal => f.write_str("journal"),
         }
     }
 }
@@ -168,6 +171,15 @@ pub enum Entry {
         /// Its version.
         version: String,
     },
+    /// Another key signs the journal from here on. In the journal's own stream.
+    KeyRotated {
+        /// The key so far.
+        previous: String,
+        /// The key from here on.
+        next: String,
+        /// What both of them signed; only the new one, if the old one was lost.
+        note: String,
+    },
 }
 
 impl Entry {
@@ -191,6 +203,7 @@ impl Entry {
             Self::AgentRemoved { .. } => "agent_removed",
             Self::Flooded { .. } => "flooded",
             Self::DaemonStarted { .. } => "daemon_started",
+            Self::KeyRotated { .. } => "key_rotated",
         }
     }
 }

@@ -43,6 +43,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let home = Home::from_env()?;
     let mut masked = folders::prepare(&home)?;
     masked.extend(usual_homes(&masked));
+    masked.extend(folders::witness());
     raise_descriptor_limit();
     let mut config = ConfigFile::read(&home.config_file())?.meant();
     config.log_format = args.log_format.unwrap_or(config.log_format);
@@ -173,7 +174,8 @@ async fn open_gateway(
         Box::new(AgentsFold),
     ];
     let path = home.journal();
-    let journal = JournalStore::open(&path, folds, Arc::clone(clock))
+    let keys = folders::journal_keys(home)?;
+    let journal = JournalStore::open(&path, folds, Arc::clone(clock), keys)
         .with_context(|| format!("the journal `{}` cannot be opened", path.display()))?;
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let own = std::env::home_dir().unwrap_or_else(|| PathBuf::from("/"));

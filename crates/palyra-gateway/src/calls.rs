@@ -156,7 +156,8 @@ impl Fold for CallsFold {
             | Entry::AgentAdded { .. }
             | Entry::AgentRemoved { .. }
             | Entry::Flooded { .. }
-            | Entry::DaemonStarted { .. } => None,
+            | Entry::DaemonStarted { .. }
+            | Entry::KeyRotated { .. } => None,
         }
     }
 
@@ -238,7 +239,8 @@ fn next(mut row: CallRow, recorded: &Recorded) -> CallRow {
         | Entry::AgentAdded { .. }
         | Entry::AgentRemoved { .. }
         | Entry::Flooded { .. }
-        | Entry::DaemonStarted { .. } => {}
+        | Entry::DaemonStarted { .. }
+        | Entry::KeyRotated { .. } => {}
     }
     row
 }

@@ -110,7 +110,8 @@ impl Fold for AgentsFold {
             | Entry::Closed { .. }
             | Entry::Interrupted
             | Entry::Flooded { .. }
-            | Entry::DaemonStarted { .. } => None,
+            | Entry::DaemonStarted { .. }
+            | Entry::KeyRotated { .. } => None,
         }
     }
 

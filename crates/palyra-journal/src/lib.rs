@@ -30,17 +30,24 @@ mod checkpoints;
 mod error;
 #[cfg(test)]
 mod failing;
+mod keys;
+mod nodes;
 mod projections;
 pub mod proof;
 mod queries;
 mod recorder;
 mod schema;
+mod sealing;
+mod segment;
 mod store;
 mod unattested;
+pub mod verify;
 mod writer;
 
 pub use batch::{Append, Appended, Expected, StreamAppend};
 pub use error::JournalError;
+pub use keys::JournalKeys;
 pub use queries::RowQuery;
 pub use recorder::CallRecorder;
+pub use segment::ExportFailed;
 pub use store::{JournalState, JournalStore};

@@ -12,6 +12,7 @@ use serde::de::value::{Error as NoSuchKind, StrDeserializer};
 
 use crate::body;
 use crate::error::JournalError;
+use crate::proof::EntryRecord;
 use crate::schema;
 
 /// Idle connections that are kept; more are opened when more threads read at once.
@@ -133,6 +134,24 @@ fn recorded(
     Ok(entries)
 }
 
+/// An entry as it lies in the file: `seq, stream, revision, kind, at, body`.
+pub(crate) fn entry_record<'a>(
+    row: &'a rusqlite::Row<'_>,
+) -> Result<EntryRecord<'a>, JournalError> {
+    let text = |column| {
+        let value = row.get_ref(column)?;
+        value.as_str().map_err(rusqlite::Error::from)
+    };
+    Ok(EntryRecord {
+        seq: from_sql(row.get(0)?)?,
+        stream: text(1)?,
+        revision: from_sql(row.get(2)?)?,
+        kind: text(3)?,
+        at: row.get(4)?,
+        body: row.get_ref(5)?.as_blob().map_err(rusqlite::Error::from)?,
+    })
+}
+
 /// The place of the last entry; 0 when there is none.
 pub(crate) fn last_seq(connection: &Connection) -> Result<u64, JournalError> {
     let last: Option<i64> = connection
@@ -226,15 +245,20 @@ pub(crate) fn blob(
     let Some((kind, salt, bytes)) = stored else {
         return Ok(None);
     };
-    let kind: StrDeserializer<'_, NoSuchKind> = kind.as_str().into_deserializer();
-    let blob = Blob {
-        kind: BlobKind::deserialize(kind).map_err(|_| damaged())?,
-        salt: salt.try_into().map_err(|_| damaged())?,
-        bytes,
-    };
+    let blob = assemble(&kind, &salt, bytes).ok_or_else(damaged)?;
     (blob.commitment() == *commitment)
         .then_some(Some(blob))
         .ok_or_else(damaged)
+}
+
+/// A blob from its columns, if they can be one.
+pub(crate) fn assemble(kind: &str, salt: &[u8], bytes: Vec<u8>) -> Option<Blob> {
+    let kind: StrDeserializer<'_, NoSuchKind> = kind.into_deserializer();
+    Some(Blob {
+        kind: BlobKind::deserialize(kind).ok()?,
+        salt: salt.try_into().ok()?,
+        bytes,
+    })
 }
 
 /// SQLite counts in signed numbers; ours start at 1 and never get near the end.

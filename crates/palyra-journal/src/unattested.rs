@@ -46,6 +46,7 @@ const fn matters(entry: &Entry) -> bool {
         | Entry::AgentAdded { .. }
         | Entry::AgentRemoved { .. }
         | Entry::Flooded { .. }
-        | Entry::DaemonStarted { .. } => false,
+        | Entry::DaemonStarted { .. }
+        | Entry::KeyRotated { .. } => false,
     }
 }

@@ -197,6 +197,7 @@ fn words(entry: &Entry) -> String {
             format!("{refused} calls of {principal} turned away: {limit}")
         }
         Entry::DaemonStarted { version } => format!("version {version}"),
+        Entry::KeyRotated { previous, next, .. } => format!("{next} after {previous}"),
     }
 }
 

@@ -9,4 +9,6 @@ mod files;
 mod full_disk;
 mod projections;
 mod recording;
+mod sealing;
 mod support;
+mod verifying;
