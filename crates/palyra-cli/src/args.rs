@@ -366,6 +366,33 @@ pub enum JournalAction {
         #[arg(long, short)]
         follow: bool,
     },
+    /// Check a journal or an export, without a daemon: edited, cut, or signed by whom
+    Verify(Verify),
+    /// Print the signed head of the journal, to be kept elsewhere
+    Checkpoint,
+    /// Write the journal as JSON lines that anybody can verify; arguments stay here
+    Export {
+        /// Write to this new file instead of standard output
+        #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+        out: Option<PathBuf>,
+        /// Only what follows this entry
+        #[arg(long, value_name = "SEQ", default_value_t = 0)]
+        after: u64,
+    },
+}
+
+/// `palyra journal verify`.
+#[derive(Debug, Args)]
+pub struct Verify {
+    /// A journal, the folder it is in, or an export; your daemon's journal when absent
+    #[arg(value_name = "FILE|DIR", value_hint = clap::ValueHint::AnyPath)]
+    pub path: Option<PathBuf>,
+    /// A checkpoint that was kept elsewhere: nothing up to it may be missing
+    #[arg(long, value_name = "CHECKPOINT", value_hint = clap::ValueHint::FilePath)]
+    pub against: Option<PathBuf>,
+    /// A key that is trusted, or a file with it
+    #[arg(long, value_name = "KEY")]
+    pub key: Option<String>,
 }
 
 /// `palyra completions`.

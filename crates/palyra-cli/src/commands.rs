@@ -7,6 +7,7 @@ mod calls;
 mod exec;
 mod init;
 mod journal;
+mod proofs;
 mod shell;
 mod status;
 mod tools;

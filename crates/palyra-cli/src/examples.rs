@@ -224,6 +224,39 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "palyra journal verify",
+        &[
+            (
+                "palyra journal verify",
+                "your daemon's journal, whether it runs or not",
+            ),
+            (
+                "palyra journal verify export.ndjson --against checkpoint.txt",
+                "an export, against a checkpoint that was kept elsewhere",
+            ),
+        ],
+    ),
+    (
+        "palyra journal checkpoint",
+        &[(
+            "palyra journal checkpoint",
+            "print the signed head; save it on another machine",
+        )],
+    ),
+    (
+        "palyra journal export",
+        &[
+            (
+                "palyra journal export journal.ndjson",
+                "everything, for somebody else to verify",
+            ),
+            (
+                "palyra journal export --after 500",
+                "only what came after entry 500",
+            ),
+        ],
+    ),
+    (
         "palyra completions",
         &[
             (

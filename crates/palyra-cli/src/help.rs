@@ -202,6 +202,7 @@ mod tests {
             "approvals list".to_owned(),
             format!("approvals decide appr{id} --decision deny"),
             "journal tail".to_owned(),
+            "journal checkpoint".to_owned(),
         ] {
             let more = if line.starts_with("exec") {
                 ""

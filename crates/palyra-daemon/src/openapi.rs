@@ -3,7 +3,7 @@
 use palyra_api::wire;
 use utoipa::OpenApi;
 
-use crate::routes::{agents, approvals, calls, journal, status, tools};
+use crate::routes::{agents, approvals, calls, journal, proofs, status, tools};
 
 /// The whole API.
 #[derive(OpenApi)]
@@ -31,6 +31,8 @@ use crate::routes::{agents, approvals, calls, journal, status, tools};
         approvals::show,
         approvals::decide,
         journal::read,
+        proofs::checkpoint,
+        proofs::export,
     ),
     components(schemas(wire::CallEvent, wire::ErrorBody))
 )]

@@ -13,6 +13,7 @@ mod drive;
 pub mod error;
 pub mod floods;
 pub mod people;
+pub mod proofs;
 pub mod records;
 mod recovery;
 pub mod service;

@@ -81,7 +81,12 @@ pub struct ApprovalView {
 }
 
 impl GatewayService {
-    fn allowed(&self, caller: &Caller, action: Action, on: Resource) -> Result<(), Refusal> {
+    pub(crate) fn allowed(
+        &self,
+        caller: &Caller,
+        action: Action,
+        on: Resource,
+    ) -> Result<(), Refusal> {
         let (device, channel) = (DeviceId::local(), Channel::Cli);
         let answer = self
             .0

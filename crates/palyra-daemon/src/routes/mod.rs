@@ -4,6 +4,7 @@ pub mod agents;
 pub mod approvals;
 pub mod calls;
 pub mod journal;
+pub mod proofs;
 pub mod status;
 pub mod tools;
 
@@ -64,6 +65,8 @@ pub fn router(gateway: GatewayService, started_at: Timestamp, warnings: Vec<Stri
         .route("/api/v1/approvals/{id}", get(approvals::show))
         .route("/api/v1/approvals/{id}/decide", post(approvals::decide))
         .route("/api/v1/journal", get(journal::read))
+        .route("/api/v1/journal/checkpoint", get(proofs::checkpoint))
+        .route("/api/v1/journal/export", get(proofs::export))
         .fallback(async || no_route())
         .method_not_allowed_fallback(async || wrong_method())
         .layer(axum::extract::DefaultBodyLimit::disable())

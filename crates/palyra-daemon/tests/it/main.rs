@@ -15,6 +15,7 @@ mod exec;
 mod floods;
 mod guarantees;
 mod lifecycle;
+mod proofs;
 mod readme;
 mod scripts;
 mod tool_is_no_principal;
