@@ -75,6 +75,8 @@ pub enum Command {
     Approvals(Approvals),
     /// Print the journal: every proposal, decision, answer and execution, in order
     Journal(Journal),
+    /// Show, export and verify what was attested about one call
+    Attest(Attest),
     /// Print a completion script for your shell
     Completions(Completions),
     /// Print the man page, or write one for every command
@@ -97,6 +99,7 @@ impl Command {
             Self::Calls(calls) => &calls.whom,
             Self::Approvals(approvals) => &approvals.whom,
             Self::Journal(journal) => &journal.whom,
+            Self::Attest(attest) => &attest.whom,
         };
         whom.agent.as_ref()
     }
@@ -378,6 +381,46 @@ pub enum JournalAction {
         /// Only what follows this entry
         #[arg(long, value_name = "SEQ", default_value_t = 0)]
         after: u64,
+    },
+}
+
+/// `palyra attest`.
+#[derive(Debug, Args)]
+pub struct Attest {
+    /// As whom.
+    #[command(flatten)]
+    pub whom: Whom,
+    /// What.
+    #[command(subcommand)]
+    pub action: AttestAction,
+}
+
+/// What to do with an attestation.
+#[derive(Debug, Subcommand)]
+pub enum AttestAction {
+    /// Print what is attested about a call, after checking it
+    Show {
+        /// The call's id
+        #[arg(value_name = "CALL")]
+        id: CallId,
+    },
+    /// Write it as one file that proves itself: statement, signature, proofs, checkpoint
+    Export {
+        /// The call's id
+        #[arg(value_name = "CALL")]
+        id: CallId,
+        /// Write to this new file instead of standard output
+        #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+        out: Option<PathBuf>,
+    },
+    /// Check such a file, without a daemon
+    Verify {
+        /// The file
+        #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+        file: PathBuf,
+        /// A key that is trusted, or a file with it
+        #[arg(long, value_name = "KEY")]
+        key: Option<String>,
     },
 }
 

@@ -2,6 +2,7 @@
 
 mod agents;
 pub(crate) mod approvals;
+mod attest;
 mod call;
 mod calls;
 mod exec;
@@ -40,6 +41,7 @@ pub async fn run(command: Command, output: Output) -> Result<Exit, Failure> {
         Command::Calls(args) => calls::run(&args.action, &session()?).await,
         Command::Approvals(args) => approvals::run(&args.action, &session()?).await,
         Command::Journal(args) => journal::run(&args.action, &session()?).await,
+        Command::Attest(args) => attest::run(&args.action, &session()?).await,
     }
 }
 

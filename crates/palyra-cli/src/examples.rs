@@ -257,6 +257,40 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "palyra attest",
+        &[(
+            "palyra attest show call_01kgq5r7h3e8x2m4n6p8q0s2t4",
+            "what is attested about a call",
+        )],
+    ),
+    (
+        "palyra attest show",
+        &[(
+            "palyra attest show call_01kgq5r7h3e8x2m4n6p8q0s2t4",
+            "policy, approval, walls, output",
+        )],
+    ),
+    (
+        "palyra attest export",
+        &[(
+            "palyra attest export call_01kgq5r7h3e8x2m4n6p8q0s2t4 a.json",
+            "one file for somebody else",
+        )],
+    ),
+    (
+        "palyra attest verify",
+        &[
+            (
+                "palyra attest verify a.json",
+                "by a daemon whose key was seen",
+            ),
+            (
+                "palyra attest verify a.json --key key.txt",
+                "by somebody else's daemon",
+            ),
+        ],
+    ),
+    (
         "palyra completions",
         &[
             (

@@ -203,6 +203,7 @@ mod tests {
             format!("approvals decide appr{id} --decision deny"),
             "journal tail".to_owned(),
             "journal checkpoint".to_owned(),
+            format!("attest show call{id}"),
         ] {
             let more = if line.starts_with("exec") {
                 ""

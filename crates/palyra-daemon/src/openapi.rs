@@ -33,6 +33,7 @@ use crate::routes::{agents, approvals, calls, journal, proofs, status, tools};
         journal::read,
         proofs::checkpoint,
         proofs::export,
+        proofs::attestation,
     ),
     components(schemas(wire::CallEvent, wire::ErrorBody))
 )]

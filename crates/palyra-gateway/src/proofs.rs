@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use palyra_journal::proof::{Hash, Note, VerifierKey};
-use palyra_journal::{ExportFailed, JournalError};
+use palyra_journal::{AttestationFile, ExportFailed, JournalError};
 use palyra_policy::{Action, Resource};
 
 use crate::error::{Refusal, RefusalKind};
@@ -47,6 +47,23 @@ impl GatewayService {
             key: journal.key().clone(),
             checkpoint,
             continues,
+        })
+    }
+
+    /// A call's attestation as a file that proves itself, for whoever may read the call.
+    ///
+    /// # Errors
+    /// Policy forbids it, there is no such call, it did not run, or the journal cannot be read.
+    pub fn attestation(&self, caller: &Caller, id: &str) -> Result<AttestationFile, Refusal> {
+        let record = self.call_record(caller, id)?;
+        let call = &record.row.call;
+        self.0.journal.attestation(call)?.ok_or_else(|| {
+            Refusal::new(
+                RefusalKind::NotFound,
+                "not_attested",
+                format!("`{call}` has no attestation: it did not run, or is not over"),
+                format!("see how it ended with `palyra calls show {call}`"),
+            )
         })
     }
 

@@ -23,6 +23,7 @@
 
 #![forbid(unsafe_code)]
 
+mod attestation;
 mod batch;
 mod body;
 mod cache;
@@ -39,15 +40,18 @@ mod recorder;
 mod schema;
 mod sealing;
 mod segment;
+mod statement;
 mod store;
 mod unattested;
 pub mod verify;
 mod writer;
 
+pub use attestation::{AttestationFile, Attested, NotAttested};
 pub use batch::{Append, Appended, Expected, StreamAppend};
 pub use error::JournalError;
 pub use keys::JournalKeys;
 pub use queries::RowQuery;
 pub use recorder::CallRecorder;
 pub use segment::ExportFailed;
+pub use statement::NoStatement;
 pub use store::{JournalState, JournalStore};

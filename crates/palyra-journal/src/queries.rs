@@ -112,6 +112,27 @@ pub(crate) fn entries_of(
     recorded(connection, sql, params![stream])
 }
 
+/// The lines of one stream's entries, each with its place in the whole.
+pub(crate) fn lines_of(
+    connection: &Connection,
+    stream: &str,
+) -> Result<Vec<(u64, String)>, JournalError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT seq, stream, revision, kind, at, body FROM entries
+         WHERE stream = ?1 ORDER BY revision",
+    )?;
+    let mut rows = statement.query([stream])?;
+    let (mut lines, mut buffer) = (Vec::new(), Vec::new());
+    while let Some(row) = rows.next()? {
+        let record = entry_record(row)?;
+        record.spell(&mut buffer);
+        let line = String::from_utf8(buffer.clone())
+            .map_err(|_| JournalError::corrupt(format!("entry {} is no text", record.seq)))?;
+        lines.push((record.seq, line));
+    }
+    Ok(lines)
+}
+
 fn recorded(
     connection: &Connection,
     sql: &str,

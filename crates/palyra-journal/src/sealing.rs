@@ -10,6 +10,8 @@
 //! So a group costs one row, and one more every 256 entries; nothing is ever rewritten. What is in
 //! between is made of at most 128 hashes when somebody asks ([`crate::nodes`]).
 
+use std::sync::Arc;
+
 use palyra_core::entry::Entry;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
 
@@ -28,7 +30,7 @@ const CHUNK: usize = 4_096;
 
 /// Seals what is appended.
 pub(crate) struct Sealer {
-    key: SignerKey,
+    key: Arc<SignerKey>,
     /// The tree that is committed.
     frontier: Frontier,
     /// The tree with what is written and not committed.
@@ -75,9 +77,9 @@ impl Sealer {
         })
     }
 
-    const fn of(key: SignerKey, frontier: Frontier) -> Self {
+    fn of(key: SignerKey, frontier: Frontier) -> Self {
         Self {
-            key,
+            key: Arc::new(key),
             frontier,
             ahead: None,
             leaves: Vec::new(),
@@ -86,8 +88,8 @@ impl Sealer {
     }
 
     /// Whose signatures these are.
-    pub(crate) fn key(&self) -> VerifierKey {
-        self.key.verifier()
+    pub(crate) fn key(&self) -> Arc<SignerKey> {
+        Arc::clone(&self.key)
     }
 
     /// An entry was inserted; its place is the next one.

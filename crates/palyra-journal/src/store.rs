@@ -10,13 +10,14 @@ use palyra_core::entry::{Entry, Fold, Recorded, Row, Stream};
 use palyra_core::{Blob, CallId, Clock, Commitment};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::attestation::{AttestationFile, ProvenEntry};
 use crate::batch::{Append, Appended, Committed, Expected, Prepared, StreamAppend};
 use crate::checkpoints::Checkpoints;
 use crate::error::JournalError;
 use crate::keys::JournalKeys;
 use crate::nodes;
 use crate::projections::Projections;
-use crate::proof::{self, Hash, Note, VerifierKey};
+use crate::proof::{self, Checkpoint, Hash, Note, SignerKey, VerifierKey};
 use crate::queries::{self, Readers, RowQuery};
 use crate::schema;
 use crate::sealing::Sealer;
@@ -52,6 +53,7 @@ struct Inner {
     threads: Vec<JoinHandle<()>>,
     readers: Readers,
     shared: Arc<Shared>,
+    signer: Arc<SignerKey>,
     key: VerifierKey,
 }
 
@@ -86,7 +88,7 @@ impl JournalStore {
         let mut connection = schema::open_writer(&path)?;
         projections.reconcile(&mut connection)?;
         let opened = Sealer::open(&mut connection, keys)?;
-        let key = opened.sealer.key();
+        let signer = opened.sealer.key();
         let shared = Arc::new(Shared::default());
         let checkpoints = Checkpoints::of(&mut connection, schema::connect(&path)?)?;
         let writer = Writer::new(
@@ -107,7 +109,8 @@ impl JournalStore {
                 threads,
                 readers: Readers::new(path),
                 shared,
-                key,
+                key: signer.verifier(),
+                signer,
             }),
         })
     }
@@ -256,6 +259,41 @@ impl JournalStore {
             Ok(())
         })?;
         written
+    }
+
+    /// A call's attestation as a file that proves itself; `None` for a call that was not executed, or
+    /// is not over. This reads the disk and blocks.
+    ///
+    /// # Errors
+    /// As [`checkpoint`](Self::checkpoint).
+    pub fn attestation(&self, call: &CallId) -> Result<Option<AttestationFile>, JournalError> {
+        let mut streams = vec![call.to_string()];
+        let entries = self.read_stream(&Stream::Call(call.clone()))?;
+        let over = |recorded: &Recorded| matches!(recorded.entry, Entry::Attested { .. });
+        if !entries.last().is_some_and(over) {
+            return Ok(None);
+        }
+        for recorded in entries {
+            if let Entry::Admitted { approval, .. } = recorded.entry {
+                streams.extend(approval.map(|approval| approval.to_string()));
+            }
+        }
+        let lines = self.inner.readers.with(|reader| {
+            let lines = streams.iter().map(|name| queries::lines_of(reader, name));
+            lines.collect::<Result<Vec<_>, _>>()
+        })?;
+        // Later than everything that was just read.
+        let checkpoint = self.checkpoint()?;
+        let size = Checkpoint::unverified(&checkpoint)
+            .map_err(|error| JournalError::corrupt(error.to_string()))?
+            .size;
+        let mut entries = Vec::new();
+        for (seq, line) in lines.into_iter().flatten().filter(|(seq, _)| *seq <= size) {
+            let path = self.prove_inclusion(seq, size)?;
+            let path = path.ok_or_else(|| JournalError::corrupt(format!("entry {seq} is lost")))?;
+            entries.push(ProvenEntry { line, path });
+        }
+        AttestationFile::new(entries, &checkpoint, &self.inner.signer).map(Some)
     }
 
     /// One row of a projection. This reads the disk and blocks.

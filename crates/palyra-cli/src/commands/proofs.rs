@@ -65,7 +65,7 @@ fn look(file: &Path, trust: &Trust) -> Result<Report, Failure> {
     report.map_err(|error| cannot_read(file, &error))
 }
 
-fn cannot_read(file: &Path, error: &std::io::Error) -> Failure {
+pub(super) fn cannot_read(file: &Path, error: &std::io::Error) -> Failure {
     Failure::new(
         Meaning::Error,
         "file_not_read",
@@ -103,7 +103,7 @@ fn given_trust(args: &Verify) -> Result<Trust, Failure> {
 }
 
 /// A key, or a file with one.
-fn key_of(given: &str) -> Result<VerifierKey, Failure> {
+pub(super) fn key_of(given: &str) -> Result<VerifierKey, Failure> {
     let text = match std::fs::read_to_string(given) {
         Ok(text) => text,
         Err(_) => given.to_owned(),
@@ -283,7 +283,7 @@ pub(super) async fn export(
 }
 
 /// Arguments are not in it, but what was called is: for its owner alone.
-fn create(path: &Path) -> Result<File, Failure> {
+pub(super) fn create(path: &Path) -> Result<File, Failure> {
     private_file()
         .write(true)
         .create_new(true)

@@ -61,6 +61,7 @@ pub fn router(gateway: GatewayService, started_at: Timestamp, warnings: Vec<Stri
         )
         .route("/api/v1/calls", get(calls::list).post(calls::call))
         .route("/api/v1/calls/{id}", get(calls::show))
+        .route("/api/v1/calls/{id}/attestation", get(proofs::attestation))
         .route("/api/v1/approvals", get(approvals::list))
         .route("/api/v1/approvals/{id}", get(approvals::show))
         .route("/api/v1/approvals/{id}/decide", post(approvals::decide))

@@ -13,7 +13,7 @@ use palyra_api::wire::{ErrorBody, JournalHead};
 use serde::Deserialize;
 use tokio::sync::mpsc;
 
-use super::{App, Asked, Who, reading};
+use super::{App, Asked, Named, Who, reading};
 use crate::problem::Refused;
 
 /// Bytes of an export that are passed on at a time.
@@ -47,6 +47,24 @@ pub(crate) async fn checkpoint(
         checkpoint: head.checkpoint.to_string(),
         continues: head.continues.map(texts),
     }))
+}
+
+#[utoipa::path(
+    get, path = "/api/v1/calls/{id}/attestation", operation_id = "attest_call", params(("id" = String, Path,)),
+    description = "A call's attestation as one self-contained document: a DSSE envelope with an in-toto statement, the entries it is made of, their inclusion proofs, and the signed checkpoint. Its bytes have one spelling; keep them as they are.",
+    responses((status = 200, content_type = "application/json"), (status = "4XX", body = ErrorBody))
+)]
+pub(crate) async fn attestation(
+    State(app): State<App>,
+    Who(caller): Who,
+    Named(id): Named,
+) -> Result<Response, Refused> {
+    let gateway = app.gateway.clone();
+    let file = reading(move || gateway.attestation(&caller, &id)).await?;
+    let mut response = Response::new(Body::from(file.to_bytes()));
+    let kind = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    Ok(response)
 }
 
 /// From where.

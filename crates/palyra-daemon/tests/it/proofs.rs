@@ -227,3 +227,61 @@ fn an_agent_neither_exports_nor_asks_for_the_head() {
     let beyond = daemon.palyra(&["journal", "export", "--after", "100000"]);
     assert!(beyond.stderr.contains("no entry 100000"), "{beyond:?}");
 }
+
+#[test]
+fn one_call_is_attested_in_one_file() {
+    let mut daemon = Daemon::start();
+    let _ = daemon.palyra(&["exec", "--", "true"]).expect_code(0);
+    let list = daemon.palyra(&["calls", "list", "--json"]).json();
+    let call = list["items"][0]["call_id"].as_str().unwrap().to_owned();
+    let shown = daemon.palyra(&["attest", "show", &call]).expect_code(0);
+    assert!(shown.stdout.contains("landlock"), "{shown:?}");
+    assert!(shown.stdout.contains("permit by"), "{shown:?}");
+    let file = daemon.folder().join("attestation.json");
+    let path = file.to_str().unwrap();
+    let _ = daemon
+        .palyra(&["attest", "export", &call, path])
+        .expect_code(0);
+    let head = daemon.palyra(&["journal", "checkpoint", "--json"]);
+    let key = head.expect_code(0).json()["key"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    daemon.stop();
+    let verify = |more: &[&str]| {
+        let arguments = [&["attest", "verify", path], more].concat();
+        elsewhere(&daemon, "another", &arguments)
+    };
+    let unknown = verify(&["--json"]).expect_code(7);
+    assert_eq!(unknown.json()["verdict"], "signer_unknown");
+    let known = verify(&["--key", &key, "--json"]).expect_code(0);
+    let predicate = &known.json()["statement"]["predicate"];
+    assert_eq!(predicate["call_id"], call.as_str());
+    assert_eq!(predicate["execution"]["sandbox_enforcement"], "tier_b");
+    // Whoever saw the journal knows the key.
+    let _ = daemon.palyra(&["attest", "verify", path]).expect_code(0);
+    let other_key = "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW";
+    let _ = verify(&["--key", other_key]).expect_code(8);
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(
+        &file,
+        text.replacen("palyra.process.run", "palyra.process.ran", 1),
+    )
+    .unwrap();
+    let lied = verify(&["--key", &key]).expect_code(8);
+    assert!(lied.stderr.contains("does not hold"), "{lied:?}");
+    assert_eq!(lied.stdout, "", "what does not hold is not shown");
+}
+
+#[test]
+fn what_did_not_run_is_not_attested_and_others_calls_are_not_there() {
+    let daemon = used();
+    daemon.add_agent("helper");
+    let list = daemon.palyra(&["calls", "list", "--json"]).json();
+    let call = list["items"][0]["call_id"].as_str().unwrap().to_owned();
+    let ran = daemon.palyra(&["attest", "show", &call, "--as", "agent:helper"]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stderr.contains("no call"), "{ran:?}");
+    let ran = daemon.palyra(&["exec", "--", "/nowhere/at-all"]);
+    assert_eq!(ran.code, Some(127), "{ran:?}");
+}

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a fixture that fails is a failed test")]
 
 mod appending;
+mod attesting;
 mod blobs;
 mod concurrency;
 mod files;
