@@ -257,6 +257,33 @@ pub fn journal_keys(home: &Home) -> Result<JournalKeys, BadHome> {
     }
 }
 
+/// Makes a new key for the journal, and keeps the old one until it has vouched for it. Not under a
+/// running daemon: the lock must be held.
+///
+/// # Errors
+/// The keys cannot be read or written.
+pub fn rotate_journal_keys(home: &Home) -> Result<(), BadHome> {
+    let path = home.journal_key();
+    let io = |source| BadHome::Io {
+        path: path.clone(),
+        source,
+    };
+    let keys = journal_keys(home)?.rotated().map_err(io)?;
+    keep(&path, keys.to_text().as_bytes()).map_err(io)
+}
+
+/// Forgets the key before the present one: the journal has recorded that it was replaced.
+///
+/// # Errors
+/// The keys cannot be read or written.
+pub fn forget_old_journal_key(home: &Home) -> Result<(), BadHome> {
+    let path = home.journal_key();
+    let Some(keys) = journal_keys(home)?.without_previous() else {
+        return Ok(());
+    };
+    keep(&path, keys.to_text().as_bytes()).map_err(|source| BadHome::Io { path, source })
+}
+
 /// Writes a secret whole or not at all, for nobody else to read.
 fn keep(path: &Path, secret: &[u8]) -> std::io::Result<()> {
     let fresh = path.with_extension("new");

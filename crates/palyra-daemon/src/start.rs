@@ -56,6 +56,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Duration::ZERO
     };
     let lock = folders::lock(&home, patience)?;
+    if args.rotate_journal_key {
+        folders::rotate_journal_keys(&home)?;
+    }
     if args.detached {
         // Fails only for a group leader, which has left its parent's terminal already.
         let _ = rustix::process::setsid();
@@ -177,6 +180,7 @@ async fn open_gateway(
     let keys = folders::journal_keys(home)?;
     let journal = JournalStore::open(&path, folds, Arc::clone(clock), keys)
         .with_context(|| format!("the journal `{}` cannot be opened", path.display()))?;
+    folders::forget_old_journal_key(home)?;
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let own = std::env::home_dir().unwrap_or_else(|| PathBuf::from("/"));
     let people = People::of(&passwd, own);

@@ -60,6 +60,16 @@ impl JournalKeys {
         })
     }
 
+    /// Only the key that signs. Once the journal recorded that it took over, the old one is of use to
+    /// nobody but a thief; `None` when there is no old one.
+    #[must_use]
+    pub fn without_previous(self) -> Option<Self> {
+        self.previous.is_some().then_some(Self {
+            previous: None,
+            ..self
+        })
+    }
+
     /// The keys under the name of a journal that has one.
     pub(crate) fn named(self, origin: &str) -> Result<(SignerKey, Option<SignerKey>), NotAKey> {
         let previous = self.previous.map(|key| key.named(origin)).transpose()?;
@@ -137,6 +147,14 @@ mod tests {
         let again = JournalKeys::from_text(&rotated).unwrap();
         assert_eq!(again.to_text(), rotated);
         assert!(rotated.ends_with(&text) && rotated.len() == 2 * text.len());
+        assert!(
+            JournalKeys::from_text(&text)
+                .unwrap()
+                .without_previous()
+                .is_none()
+        );
+        let alone = again.without_previous().unwrap().to_text();
+        assert!(rotated.starts_with(&alone) && alone.len() == text.len());
         for wrong in ["", "x\n", &format!("{rotated}{text}"), &text.repeat(3)] {
             assert!(JournalKeys::from_text(wrong).is_err());
         }

@@ -160,8 +160,8 @@ pub struct Report {
     /// Whether anything was cut off.
     #[serde(flatten)]
     pub completeness: Completeness,
-    /// How far something trusted stands for the history; 0 when nothing does.
-    pub anchored: u64,
+    /// Up to which entry something trusted stands for the history, if anything does.
+    pub anchored: Option<u64>,
     /// Who signed.
     pub keys: Vec<KeyUsed>,
     /// The last checkpoint that is right, to be kept elsewhere.
@@ -183,17 +183,17 @@ pub enum Verdict {
 impl Report {
     /// The answer in one word.
     #[must_use]
-    pub const fn verdict(&self) -> Verdict {
+    pub fn verdict(&self) -> Verdict {
         let whole = matches!(
             self.completeness,
             Completeness::Unknown | Completeness::Complete { .. }
         );
         if self.fault_count > 0 || !whole {
-            Verdict::Faulty
-        } else if self.anchored < self.last || (self.anchored == 0 && self.head.is_none()) {
-            Verdict::SignerUnknown
-        } else {
-            Verdict::Verified
+            return Verdict::Faulty;
+        }
+        match self.anchored {
+            Some(anchored) if anchored >= self.last => Verdict::Verified,
+            Some(_) | None => Verdict::SignerUnknown,
         }
     }
 }

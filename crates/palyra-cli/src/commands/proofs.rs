@@ -136,12 +136,12 @@ fn render(file: &Path, report: &Report) -> String {
     };
     let (completeness, style) = completeness(&report.completeness);
     let anchored = match report.anchored {
-        0 => Cell::styled(
+        None => Cell::styled(
             "nothing: the signer is unknown (give --key or --against)",
             WAITING,
         ),
-        size if size < report.last => Cell::styled(format!("up to entry {size}"), WAITING),
-        size => Cell::styled(format!("up to entry {size}, the last"), GOOD),
+        Some(size) if size < report.last => Cell::styled(format!("up to entry {size}"), WAITING),
+        Some(size) => Cell::styled(format!("up to entry {size}, the last"), GOOD),
     };
     let keys = report.keys.iter().map(|used| {
         let vouched = match used.vouched {

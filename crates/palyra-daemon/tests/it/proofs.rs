@@ -285,3 +285,26 @@ fn what_did_not_run_is_not_attested_and_others_calls_are_not_there() {
     let ran = daemon.palyra(&["exec", "--", "/nowhere/at-all"]);
     assert_eq!(ran.code, Some(127), "{ran:?}");
 }
+
+#[test]
+fn a_new_key_that_the_old_one_vouches_for_is_believed_by_whoever_saw_the_old() {
+    let mut daemon = used();
+    let old = std::fs::read_to_string(daemon.home().journal_key()).unwrap();
+    let _ = daemon.palyra(&["journal", "checkpoint"]).expect_code(0);
+    daemon.stop();
+    let mut rotating = daemon.program("palyrad");
+    rotating.args(["--rotate-journal-key", "--idle-exit", "1s"]);
+    let _ = Ran::from(rotating.output().unwrap()).expect_code(0);
+    let new = std::fs::read_to_string(daemon.home().journal_key()).unwrap();
+    assert_ne!(new, old);
+    assert_eq!(new.lines().count(), 1, "the old one is forgotten");
+    let verified = daemon.palyra(&["journal", "verify"]).expect_code(0);
+    assert!(verified.stderr.contains("warning"), "{verified:?}");
+    assert!(
+        verified.stderr.contains("the key before it vouches"),
+        "{verified:?}"
+    );
+    // Told once.
+    let again = daemon.palyra(&["journal", "verify"]).expect_code(0);
+    assert!(!again.stderr.contains("warning"), "{again:?}");
+}

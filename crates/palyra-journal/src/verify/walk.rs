@@ -107,7 +107,7 @@ impl<'t> Walk<'t> {
                 faults: Vec::new(),
                 fault_count: 0,
                 completeness: Completeness::Unknown,
-                anchored: 0,
+                anchored: None,
                 keys: used.into_iter().collect(),
                 head: None,
             },
@@ -125,6 +125,11 @@ impl<'t> Walk<'t> {
             let what = what.into();
             self.report.faults.push(Fault { place, what });
         }
+    }
+
+    /// Whether another fault would still be told.
+    pub(super) const fn tells_more(&self) -> bool {
+        self.report.faults.len() < TOLD
     }
 
     /// The place that the next entry should have.
@@ -187,6 +192,9 @@ impl<'t> Walk<'t> {
         let (Ok(next), Ok(note)) = (next.parse::<VerifierKey>(), note.parse::<Note>()) else {
             return self.fault(place, "hands over a key that does not read");
         };
+        if self.report.origin.as_deref() != Some(next.name()) {
+            return self.fault(place, "hands over to the key of another journal");
+        }
         let before = self.tree_with_pending();
         let (Some(previous), Some(before)) = (self.signer.take(), before) else {
             self.signer = Some(next);
@@ -356,7 +364,7 @@ impl<'t> Walk<'t> {
     fn held(&mut self, said: &Said) {
         self.report.checkpoints += 1;
         if self.trusted {
-            self.report.anchored = self.report.anchored.max(said.checkpoint.size);
+            self.report.anchored = self.report.anchored.max(Some(said.checkpoint.size));
         }
         self.report.head = Some(said.note.to_string());
     }
@@ -395,7 +403,7 @@ impl<'t> Walk<'t> {
             let same_journal = self.report.origin.as_ref() == Some(&checkpoint.origin);
             if same_journal && checkpoint.root == tree.root() {
                 self.pinned.agrees = Some(checkpoint.size);
-                self.report.anchored = self.report.anchored.max(checkpoint.size);
+                self.report.anchored = self.report.anchored.max(Some(checkpoint.size));
                 // Whoever signed what is believed is believed from here on.
                 self.trusted |= self
                     .signer
@@ -463,7 +471,7 @@ impl<'t> Walk<'t> {
         };
         if let Completeness::Forked { after, .. } = &self.report.completeness {
             // What is not the history that is believed is not anchored either.
-            self.report.anchored = self.report.anchored.min(*after);
+            self.report.anchored = self.report.anchored.min(Some(*after));
         }
         self.report
     }

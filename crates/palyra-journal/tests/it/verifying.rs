@@ -140,7 +140,8 @@ async fn an_honest_history_verifies() {
             verify(&copy.file(), &trust).unwrap(),
         ] {
             assert_eq!(report.verdict(), Verdict::Verified, "{report:?}");
-            assert_eq!((report.after, report.last, report.anchored), (0, 7, 7));
+            assert_eq!((report.after, report.last), (0, 7));
+            assert_eq!(report.anchored, Some(7));
             assert_eq!(report.checkpoints, 4);
             assert!(report.blobs.is_none_or(|blobs| blobs == 4));
             assert_eq!(report.keys.len(), 2);
@@ -155,7 +156,7 @@ async fn an_honest_history_verifies() {
         verify(&file, &Trust::nobody()).unwrap(),
     ] {
         assert_eq!(report.verdict(), Verdict::SignerUnknown);
-        assert_eq!(report.anchored, 0);
+        assert_eq!(report.anchored, None);
         assert_eq!(report.completeness, Completeness::Unknown);
     }
 }
@@ -464,7 +465,7 @@ async fn an_entry_with_all_hashes_made_anew_is_found() {
         report.faults[0].what.contains("entries 1 to 3"),
         "{report:?}"
     );
-    assert_eq!(report.anchored, 0);
+    assert_eq!(report.anchored, Some(0), "the empty beginning is true");
 }
 
 /// Another history under the same name, signed with a key of the forger's.
@@ -485,7 +486,7 @@ async fn a_forged_history_under_a_new_key_fits_together_and_is_believed_by_nobod
     for trust in [sample.trust(), sample.pinned()] {
         let report = verify(&file, &trust).unwrap();
         assert_eq!(report.verdict(), Verdict::Faulty, "{report:?}");
-        assert_eq!(report.anchored, 0);
+        assert_eq!(report.anchored, None);
     }
     let report = verify(&file, &sample.pinned()).unwrap();
     assert_eq!(
@@ -504,7 +505,7 @@ async fn a_forged_history_under_a_new_key_fits_together_and_is_believed_by_nobod
     append(&journal, "lie").await;
     let report = verify(&stolen.file(), &sample.trust()).unwrap();
     assert_eq!(report.verdict(), Verdict::SignerUnknown, "{report:?}");
-    assert_eq!((report.anchored, report.last), (7, 11));
+    assert_eq!((report.anchored, report.last), (Some(7), 11));
     assert_eq!(report.keys[2].vouched, Some(false));
 }
 
@@ -572,11 +573,28 @@ async fn where_two_histories_part_is_named() {
         report.completeness,
         Completeness::Forked { after: 6, by: 9 }
     );
-    assert_eq!(report.anchored, 6);
+    assert_eq!(report.anchored, Some(6));
     assert_eq!(report.verdict(), Verdict::Faulty);
     let report = verify(&place.file(), &trust).unwrap();
     assert_eq!(report.completeness, Completeness::Complete { size: 12 });
     assert_eq!(report.verdict(), Verdict::Verified);
+}
+
+/// An empty history is nobody's, too.
+#[tokio::test]
+async fn an_empty_journal_is_believed_only_under_a_key_that_is() {
+    let place = Place::new();
+    let journal = place.open();
+    let trust = Trust::nobody().key(journal.key().clone());
+    let mut export = Vec::new();
+    journal.export(0, &mut export).unwrap();
+    for (trust, verdict) in [
+        (Trust::nobody(), Verdict::SignerUnknown),
+        (trust, Verdict::Verified),
+    ] {
+        assert_eq!(segment(&export, &trust).verdict(), verdict);
+        assert_eq!(verify(&place.file(), &trust).unwrap().verdict(), verdict);
+    }
 }
 
 #[tokio::test]
