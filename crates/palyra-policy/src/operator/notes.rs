@@ -32,7 +32,7 @@ pub struct Notes {
     pub reason: Option<String>,
     /// `@hint`: what that person can do about it.
     pub hint: Option<String>,
-    /// `@approvers("2")`: how many people must say yes to what this policy lets be asked.
+    /// `@approvers("1")`: how many people must say yes to what this policy lets be asked.
     pub approvers: Option<u8>,
     /// `@max_ttl("PT15M")`: how long such a yes may last at most.
     pub max_ttl: Option<Duration>,
@@ -117,7 +117,11 @@ fn approvers_of(policy: &Policy) -> Result<Option<u8>, String> {
         return Ok(None);
     };
     match text.parse() {
-        Ok(count) if (1..=MAX_APPROVERS).contains(&count) => Ok(Some(count)),
+        Ok(1) => Ok(Some(1)),
+        // Taking one yes for several would be worse than refusing the policy.
+        Ok(2..=MAX_APPROVERS) => Err(format!(
+            "the `@approvers` asks for {text} people, and in this version one person can say yes"
+        )),
         Ok(_) | Err(_) => Err(format!(
             "the `@approvers` `{text}` is not a number from 1 to {MAX_APPROVERS}"
         )),
@@ -212,10 +216,12 @@ mod tests {
     #[test]
     fn annotations_are_typed() {
         let read = notes(
-            r#"@id("a") @reason("b") @approvers("2") @max_ttl("PT15M") @mode("log_only") @aprovers("3")"#,
+            r#"@id("a") @reason("b") @approvers("1") @max_ttl("PT15M") @mode("log_only") @aprovers("3")"#,
         )
         .unwrap();
-        assert_eq!(read.approvers, Some(2));
+        assert_eq!(read.approvers, Some(1));
+        let several = notes(r#"@id("a") @reason("b") @approvers("2")"#);
+        assert!(several.is_err_and(|said| said[0].contains("one person")));
         assert_eq!(read.max_ttl, Some(Duration::from_secs(900)));
         assert_eq!(read.mode, Mode::LogOnly);
         assert_eq!(read.unknown, ["aprovers"]);
