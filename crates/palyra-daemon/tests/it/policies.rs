@@ -73,6 +73,45 @@ fn the_locked_baseline_asks_about_everything_an_agent_does() {
     let _ = daemon.palyra(&ECHO).expect_code(0);
 }
 
+/// The specification's settings are policies: they decide, give their reason and are listed.
+#[test]
+fn settings_decide_for_agents_and_never_for_the_owner() {
+    let daemon = Daemon::builder()
+        .config(
+            "[policy]\nallow_sensitive_tools = false\n\
+             allowed_tools = [\"palyra.echo\", \"palyra.process.run\"]\n",
+        )
+        .start();
+    daemon.add_agent("a");
+    let refused = daemon.palyra(&["exec", "--as", "agent:a", "--", "true"]);
+    let refused = refused.expect_code(120);
+    assert!(
+        refused.stderr.contains("allow_sensitive_tools"),
+        "{}",
+        refused.stderr
+    );
+    let list = ["call", "palyra.fs.list", "--args", r#"{"path":"."}"#];
+    let mut as_agent = list.to_vec();
+    as_agent.extend(["--as", "agent:a"]);
+    let refused = daemon.palyra(&as_agent).expect_code(3);
+    assert!(
+        refused.stderr.contains("allowed_tools"),
+        "{}",
+        refused.stderr
+    );
+    let mut as_agent = ECHO.to_vec();
+    as_agent.extend(["--as", "agent:a"]);
+    let _ = daemon.palyra(&as_agent).expect_code(0);
+    let _ = daemon.palyra(&list).expect_code(0);
+    let _ = daemon.palyra(&["exec", "--", "true"]).expect_code(0);
+    let listed = daemon.palyra(&["policy", "list"]).expect_code(0);
+    assert!(
+        listed.stdout.contains("setting_allowed_tools"),
+        "{}",
+        listed.stdout
+    );
+}
+
 #[test]
 fn an_unknown_baseline_is_named() {
     let daemon = Daemon::builder()
