@@ -3,7 +3,7 @@
 //! The folder may not exist yet, and editors and deployments replace files and whole folders by
 //! renaming; so the watch is renewed whenever something happened, and is on the folder's parent
 //! while there is no folder. Events are a hint, never the truth: what counts is what the folder holds
-//! when it is read. It is also read now and then without a hint, because a kernel may drop events
+//! when it is read twice and is at rest. It is also read now and then without a hint, because a kernel may drop events
 //! and a journal that could not take an entry may take it later.
 
 use std::path::{Path, PathBuf};
@@ -13,10 +13,6 @@ use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use palyra_gateway::GatewayService;
 use tokio::sync::mpsc;
 
-/// Several files saved one after another are one change.
-const SETTLED: Duration = Duration::from_millis(150);
-/// A folder that never rests is read all the same.
-const LONGEST: Duration = Duration::from_secs(2);
 /// How often the folder is read without a hint.
 const NOW_AND_THEN: Duration = Duration::from_secs(30);
 
@@ -30,17 +26,8 @@ pub(crate) async fn policies(folder: PathBuf, gateway: GatewayService) {
         watch.renew();
         // What happened while nobody watched counts too.
         gateway.policies_changed().await;
-        if let Ok(Some(())) = tokio::time::timeout(NOW_AND_THEN, hints.recv()).await {
-            settle(&mut hints).await;
-        }
+        let _ = tokio::time::timeout(NOW_AND_THEN, hints.recv()).await;
     }
-}
-
-/// Waits until nothing more happens for a moment.
-async fn settle(hints: &mut mpsc::Receiver<()>) {
-    let quiet =
-        async { while let Ok(Some(())) = tokio::time::timeout(SETTLED, hints.recv()).await {} };
-    let _ = tokio::time::timeout(LONGEST, quiet).await;
 }
 
 struct Watch {

@@ -16,6 +16,7 @@ pub mod people;
 pub mod policies;
 pub mod records;
 mod recovery;
+mod registrations;
 mod resolver;
 pub mod service;
 pub mod tools;

@@ -1,6 +1,4 @@
-//! Reading what is recorded, and the few changes a person makes, each asked of policy first.
-
-use std::path::Path;
+//! Reading what is recorded, and a person's answers, each asked of policy first.
 
 use palyra_approval::{ApprovalRecord, Transition};
 use palyra_core::entry::{Recorded, Row, Stream};
@@ -8,7 +6,6 @@ use palyra_core::{
     AgentName, ApprovalDecision, ApprovalId, Blob, CallId, Channel, Commitment, DeviceId, Facts,
     Principal, Timestamp, ToolMetadata,
 };
-use palyra_identity::{Agent, Agents, check_agent_workspace};
 use palyra_journal::{Expected, JournalError, JournalState, JournalStore, RowQuery};
 use palyra_policy::{Action, Resource};
 use palyra_sandbox::SandboxStatus;
@@ -18,7 +15,6 @@ use crate::error::{Refusal, RefusalKind};
 use crate::policies::{PolicyOverview, PolicyVersion};
 use crate::service::{Caller, GatewayService};
 use crate::tools::unknown;
-use crate::{recovery, workspace};
 
 /// The projection of approvals.
 const APPROVALS: &str = palyra_approval::ApprovalsFold::NAME;
@@ -142,127 +138,6 @@ impl GatewayService {
         let visible = self.tools(caller)?;
         let found = visible.iter().find(|tool| tool.name.as_str() == name);
         found.cloned().ok_or_else(|| unknown(name, &visible))
-    }
-
-    /// The registered agents: a person sees all, an agent itself.
-    ///
-    /// # Errors
-    /// Policy forbids it.
-    pub fn agents(&self, caller: &Caller) -> Result<Vec<Agent>, Refusal> {
-        let agents: Vec<Agent> = self.0.agents().iter().cloned().collect();
-        let Err(refusal) = self.allowed(caller, Action::AgentRead, Resource::Agents) else {
-            return Ok(agents);
-        };
-        let own = agents.into_iter().filter(|agent| {
-            let itself = Resource::Agent(agent.name.clone());
-            self.allowed(caller, Action::AgentRead, itself).is_ok()
-        });
-        let own: Vec<Agent> = own.collect();
-        if own.is_empty() {
-            Err(refusal)
-        } else {
-            Ok(own)
-        }
-    }
-
-    /// One registered agent.
-    ///
-    /// # Errors
-    /// There is none of this name that this caller may see.
-    pub fn agent(&self, caller: &Caller, name: &str) -> Result<Agent, Refusal> {
-        let name = agent_name(name)?;
-        let visible = self.agents(caller)?;
-        let found = visible.into_iter().find(|agent| agent.name == name);
-        found.ok_or_else(|| no_agent(&name))
-    }
-
-    /// Registers an agent on a folder of its own.
-    ///
-    /// # Errors
-    /// Policy forbids it, the name is taken, or the folder may not be an agent's.
-    pub async fn add_agent(
-        &self,
-        caller: &Caller,
-        name: &str,
-        folder: &Path,
-    ) -> Result<Agent, Refusal> {
-        let name = agent_name(name)?;
-        self.allowed(caller, Action::AgentManage, Resource::Agents)?;
-        let folder = workspace::real_folder(folder)?;
-        let settings = &self.0.settings;
-        check_agent_workspace(&folder, &settings.user_homes, &settings.masked).map_err(
-            |error| {
-                let next_step =
-                    "give a project folder with `palyra agents add NAME --workspace DIR`";
-                Refusal::new(
-                    RefusalKind::Invalid,
-                    "workspace_refused",
-                    error.to_string(),
-                    next_step,
-                )
-            },
-        )?;
-        let _one_at_a_time = self.0.registry_change.lock().await;
-        let user = caller.principal.user().clone();
-        let entry = palyra_identity::register(&self.0.agents(), name.clone(), user, folder)
-            .map_err(|error| {
-                let hint = error.hint();
-                Refusal::new(
-                    RefusalKind::Conflict,
-                    "agent_exists",
-                    error.to_string(),
-                    hint,
-                )
-            })?;
-        self.0
-            .journal
-            .append_if(Stream::Agents, Expected::Any, vec![entry])
-            .await?;
-        self.reread_agents()?;
-        self.0
-            .agents()
-            .get(&name)
-            .cloned()
-            .ok_or_else(|| no_agent(&name))
-    }
-
-    /// Removes an agent and ends what it runs and asks; what it did stays recorded.
-    ///
-    /// # Errors
-    /// Policy forbids it, or there is none of this name.
-    pub async fn remove_agent(&self, caller: &Caller, name: &str) -> Result<Agent, Refusal> {
-        let name = agent_name(name)?;
-        self.allowed(caller, Action::AgentManage, Resource::Agents)?;
-        let _one_at_a_time = self.0.registry_change.lock().await;
-        let agent = self
-            .0
-            .agents()
-            .get(&name)
-            .cloned()
-            .ok_or_else(|| no_agent(&name))?;
-        let entry =
-            palyra_identity::remove(&self.0.agents(), &name).map_err(|_| no_agent(&name))?;
-        self.0
-            .journal
-            .append_if(Stream::Agents, Expected::Any, vec![entry])
-            .await?;
-        self.reread_agents()?;
-        self.cancel_calls_of(&name);
-        Ok(agent)
-    }
-
-    fn reread_agents(&self) -> Result<(), Refusal> {
-        let agents: Agents = recovery::agents(&self.0.journal)?;
-        let pairs = agents
-            .iter()
-            .map(|agent| (agent.name.clone(), agent.user.clone()));
-        self.0.policy.set_agents(pairs.collect::<Vec<_>>())?;
-        *self
-            .0
-            .agents
-            .write()
-            .unwrap_or_else(std::sync::PoisonError::into_inner) = agents;
-        Ok(())
     }
 
     /// Calls, newest first: a person sees all, an agent its own.
@@ -588,20 +463,7 @@ pub(crate) fn unreadable(key: &str) -> Refusal {
     )
 }
 
-fn agent_name(name: &str) -> Result<AgentName, Refusal> {
-    name.parse()
-        .map_err(|error: palyra_core::principal::NotAName| {
-            let next_step = "choose a name such as `claude`";
-            Refusal::new(
-                RefusalKind::Invalid,
-                "invalid_name",
-                error.to_string(),
-                next_step,
-            )
-        })
-}
-
-fn no_agent(name: &AgentName) -> Refusal {
+pub(crate) fn no_agent(name: &AgentName) -> Refusal {
     not_found(
         "unknown_agent",
         "agent",

@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn a_link_is_in_both_its_places() {
         let link = |real: &str| ProgramFacts {
-            program: "/work/ls".into(),
+            program: "/srv/ls".into(),
             real: Some(real.into()),
             groups: Vec::new(),
         };
@@ -176,8 +176,8 @@ mod tests {
                 "Palyra::Path::\"/\"",
                 "Palyra::Path::\"/usr\"",
                 "Palyra::Path::\"/usr/bash\"",
-                "Palyra::Path::\"/work\"",
-                "Palyra::Path::\"/work/ls\""
+                "Palyra::Path::\"/srv\"",
+                "Palyra::Path::\"/srv/ls\""
             ]
         );
         assert!(program(&words(), &link("/usr/../bash")).is_err());

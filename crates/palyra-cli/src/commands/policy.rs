@@ -4,31 +4,28 @@
 
 mod live;
 mod past;
+mod shown;
+mod sources;
 
-use std::fmt::Write as _;
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use palyra_api::Home;
 use palyra_core::{CallId, CanonicalJson};
-use palyra_policy::operator::files::{Folder, read_folder};
-use palyra_policy::operator::settings::Settings;
-use palyra_policy::operator::{
-    Analysis, Bundle, Diff, Explanation, Mode, NamedSource, OperatorPolicy, Outcome, Problem,
-    Question, Report, RequestText, TestReport,
-};
+use palyra_policy::SCHEMA_SRC;
+use palyra_policy::operator::{Question, Report, RequestText};
 use palyra_policy::operator::{analyse, check, diff, explain, find_solver, test};
-use palyra_policy::{Baseline, SCHEMA_SRC};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::args::{PolicyAction, PolicyOver, PolicyPlace};
 use crate::exit::{Exit, Meaning};
 use crate::failure::Failure;
-use crate::output::{BAD, DIM, GOOD, Output, PLAIN, STRONG, WAITING};
+use crate::output::Output;
 use crate::safe;
 use crate::session::Session;
-use crate::table::{Cell, Column, Facts, Table};
+
+use self::shown::{Shown, compared, counted, explained, failures, findings, list, show};
+pub(super) use self::sources::configured_baseline;
+use self::sources::{Sources, Under, shown_path};
 
 /// A request is a few facts.
 const MAX_REQUEST_BYTES: u64 = 1024 * 1024;
@@ -129,274 +126,6 @@ pub(super) async fn run(
     Ok(Exit::OK)
 }
 
-/// What stands under a folder of policies: the baseline, and what `palyra.toml` says besides.
-struct Under {
-    baseline: Baseline,
-    settings: Settings,
-}
-
-impl Under {
-    /// What was asked for by itself, else what `palyra.toml` says.
-    fn of(given: Option<crate::args::BaselineArg>) -> Result<Self, Failure> {
-        match given {
-            Some(given) => Ok(Self::only(given.into())),
-            None => configured(),
-        }
-    }
-
-    fn only(baseline: Baseline) -> Self {
-        Self {
-            baseline,
-            settings: Settings::default(),
-        }
-    }
-}
-
-/// A folder of policies and the baseline under them.
-struct Sources {
-    folder: PathBuf,
-    baseline: Baseline,
-    read: Result<Folder, Vec<Problem>>,
-}
-
-impl Sources {
-    /// What the arguments name, else what a daemon of this home reads.
-    fn find(place: &PolicyPlace) -> Result<Self, Failure> {
-        let under = Under::of(place.over.baseline)?;
-        if let Some(folder) = &place.folder {
-            return Self::at(folder, &under);
-        }
-        let folder = Home::from_env()?.config_file().with_file_name("policies");
-        Ok(Self::read(folder, &under))
-    }
-
-    /// A folder, or a baseline alone by its name.
-    fn named(name: &Path, under: &Under) -> Result<Self, Failure> {
-        let baseline = name.to_str().and_then(|name| name.parse().ok());
-        match baseline {
-            Some(baseline) if !name.exists() => Ok(Self {
-                folder: name.to_owned(),
-                baseline,
-                read: Ok(Folder::default()),
-            }),
-            Some(_) | None => Self::at(name, under),
-        }
-    }
-
-    /// A folder that somebody named has to be there.
-    fn at(folder: &Path, under: &Under) -> Result<Self, Failure> {
-        if !folder.is_dir() {
-            return Err(Failure::new(
-                Meaning::Error,
-                "no_policy_folder",
-                format!("there is no folder `{}`", shown_path(folder)),
-                "name the folder that holds your *.cedar files, or leave it out for the daemon's",
-            ));
-        }
-        Ok(Self::read(folder.to_owned(), under))
-    }
-
-    fn read(folder: PathBuf, under: &Under) -> Self {
-        let mut read = read_folder(&folder);
-        if let Ok(found) = &mut read {
-            found.policies.extend(under.settings.source());
-        }
-        Self {
-            folder,
-            baseline: under.baseline,
-            read,
-        }
-    }
-
-    fn under(&self) -> NamedSource {
-        NamedSource::new(format!("{}.cedar", self.baseline), self.baseline.source())
-    }
-
-    fn files(&self) -> Result<&Folder, Failure> {
-        self.read.as_ref().map_err(|problems| self.broken(problems))
-    }
-
-    fn bundle(&self) -> Result<Bundle, Failure> {
-        let loaded = Bundle::load(&self.under(), &self.files()?.policies);
-        loaded.map_err(|problems| self.broken(&problems))
-    }
-
-    fn broken(&self, problems: &[Problem]) -> Failure {
-        let first = problems
-            .first()
-            .map_or_else(String::new, ToString::to_string);
-        let message = match problems.len() {
-            0 | 1 => format!("these policies cannot be used: {first}"),
-            more => {
-                format!("these policies cannot be used, for {more} reasons; the first: {first}")
-            }
-        };
-        Failure::new(
-            Meaning::Error,
-            "policies_invalid",
-            message,
-            format!(
-                "`palyra policy check {}` shows everything that is wrong",
-                shown_path(&self.folder)
-            ),
-        )
-    }
-
-    /// A document that says what it is about.
-    fn with(&self, mut document: Value) -> Value {
-        if let Value::Object(fields) = &mut document {
-            fields.insert("folder".to_owned(), json!(self.folder));
-            fields.insert("baseline".to_owned(), json!(self.baseline.as_str()));
-        }
-        document
-    }
-}
-
-fn shown_path(path: &Path) -> String {
-    safe::line(&path.display().to_string())
-}
-
-/// The baseline that `palyra.toml` names.
-pub(super) fn configured_baseline() -> Result<Baseline, Failure> {
-    configured().map(|under| under.baseline)
-}
-
-/// What `palyra.toml` says about policies. The daemon reads all of it and is stricter.
-fn configured() -> Result<Under, Failure> {
-    #[derive(Default, Deserialize)]
-    struct Config {
-        #[serde(default)]
-        policy: Part,
-    }
-    #[derive(Default, Deserialize)]
-    struct Part {
-        baseline: Option<String>,
-        #[serde(flatten)]
-        settings: Settings,
-    }
-    let config = Home::from_env()?.config_file();
-    let refused = |why: String| {
-        Failure::new(
-            Meaning::Error,
-            "config_unreadable",
-            format!(
-                "`{}` does not tell the baseline: {}",
-                shown_path(&config),
-                safe::line(&why)
-            ),
-            "put that right, or name one with `--baseline standard`",
-        )
-    };
-    let text = match std::fs::read_to_string(&config) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(refused(error.to_string())),
-    };
-    let Config { policy } =
-        toml::from_str(&text).map_err(|error| refused(error.message().to_owned()))?;
-    let baseline = policy.baseline.map(|name| name.parse::<Baseline>());
-    let baseline = baseline.transpose();
-    Ok(Under {
-        baseline: baseline
-            .map_err(|error| refused(error.to_string()))?
-            .unwrap_or_default(),
-        settings: policy.settings,
-    })
-}
-
-/// A policy for programs.
-#[derive(Debug, Serialize)]
-struct Shown<'a> {
-    id: &'a str,
-    effect: &'static str,
-    mode: &'static str,
-    reason: Option<&'a str>,
-    hint: Option<&'a str>,
-    file: &'a str,
-    line: usize,
-    column: usize,
-    in_baseline: bool,
-}
-
-impl<'a> Shown<'a> {
-    fn of(policy: &'a OperatorPolicy) -> Self {
-        Self {
-            id: &policy.notes.id,
-            effect: effect(policy),
-            mode: mode(policy),
-            reason: policy.notes.reason.as_deref(),
-            hint: policy.notes.hint.as_deref(),
-            file: &policy.file,
-            line: policy.place.line,
-            column: policy.place.column,
-            in_baseline: policy.baseline,
-        }
-    }
-}
-
-fn effect(policy: &OperatorPolicy) -> &'static str {
-    match policy.permits() {
-        true => "permit",
-        false => "forbid",
-    }
-}
-
-fn mode(policy: &OperatorPolicy) -> &'static str {
-    match policy.notes.mode {
-        Mode::Enforced => "enforced",
-        Mode::LogOnly => "log_only",
-    }
-}
-
-fn effect_cell(policy: &OperatorPolicy) -> Cell {
-    match (policy.notes.mode, policy.permits()) {
-        (Mode::LogOnly, _) => Cell::styled(format!("{} (log only)", effect(policy)), DIM),
-        (Mode::Enforced, true) => Cell::styled("permit", GOOD),
-        (Mode::Enforced, false) => Cell::styled("forbid", WAITING),
-    }
-}
-
-fn list(bundle: &Bundle, sources: &Sources, output: &Output) -> String {
-    table(bundle, sources.baseline.as_str(), output)
-}
-
-fn table(bundle: &Bundle, baseline: &str, output: &Output) -> String {
-    let mut table = Table::new([
-        Column::left("ID"),
-        Column::left("EFFECT"),
-        Column::flexible("REASON"),
-        Column::flexible("FILE"),
-    ]);
-    for policy in bundle.policies() {
-        table.row([
-            Cell::new(&policy.notes.id),
-            effect_cell(policy),
-            Cell::new(policy.notes.reason.as_deref().unwrap_or_default()),
-            Cell::styled(place_of(policy, baseline), DIM),
-        ]);
-    }
-    output.table(&table)
-}
-
-/// Where a policy is written: a file of the folder, or the baseline.
-fn place_of(policy: &OperatorPolicy, baseline: &str) -> String {
-    match policy.baseline {
-        true => format!("baseline {baseline}"),
-        false => format!("{}:{}", policy.file, policy.place.line),
-    }
-}
-
-fn show(policy: &OperatorPolicy, sources: &Sources) -> String {
-    Facts::default()
-        .with("policy", &policy.notes.id)
-        .with("effect", effect_cell(policy))
-        .maybe("reason", policy.notes.reason.as_ref())
-        .maybe("hint", policy.notes.hint.as_ref())
-        .with("file", place_of(policy, sources.baseline.as_str()))
-        .lines("text", safe::lines(&policy.text).map(Cell::rendered))
-        .render()
-}
-
 fn unknown(id: &str, sources: &Sources) -> Failure {
     Failure::new(
         Meaning::Error,
@@ -445,23 +174,6 @@ fn checked(sources: &Sources, output: &Output) -> Result<Exit, Failure> {
     Ok(Exit::Ours(Meaning::Error))
 }
 
-fn counted(count: usize, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
-}
-
-fn findings(report: &Report) -> String {
-    let mut text = String::new();
-    for problem in &report.problems {
-        let said = problem.to_string();
-        let _ = writeln!(text, "{BAD}problem{BAD:#}  {}", safe::once(&said));
-    }
-    for lint in &report.lints {
-        let said = lint.to_string();
-        let _ = writeln!(text, "{WAITING}lint{WAITING:#}     {}", safe::once(&said));
-    }
-    text
-}
-
 fn tested(sources: &Sources, output: &Output) -> Result<Exit, Failure> {
     let bundle = sources.bundle()?;
     let files = &sources.files()?.tests;
@@ -488,15 +200,6 @@ fn tested(sources: &Sources, output: &Output) -> Result<Exit, Failure> {
         "`palyra policy explain --request FILE` shows why a request is answered as it is",
     );
     Ok(Exit::Ours(Meaning::Error))
-}
-
-fn failures(report: &TestReport) -> String {
-    let mut text = String::new();
-    for failure in &report.failures {
-        let said = failure.to_string();
-        let _ = writeln!(text, "{BAD}failed{BAD:#}  {}", safe::once(&said));
-    }
-    text
 }
 
 fn unfit(path: &Path, why: &str) -> Failure {
@@ -557,118 +260,4 @@ fn neither() -> Failure {
         "a draft is asked about a call or a request",
         "add `--call CALL` or `--request FILE`",
     )
-}
-
-const fn outcome_style(outcome: Outcome) -> anstyle::Style {
-    match outcome {
-        Outcome::Allow => GOOD,
-        Outcome::Ask => WAITING,
-        Outcome::Deny => BAD,
-    }
-}
-
-fn explained(found: &Explanation) -> String {
-    let mut because = Vec::new();
-    for party in &found.parties {
-        let word = if party.allowed { "may" } else { "may not" };
-        because.push(Cell::styled(format!("{} {word}", party.principal), STRONG));
-        if party.because.is_empty() {
-            because.push(Cell::rendered("  nothing permits it"));
-        }
-        for policy in &party.because {
-            let reason = policy.reason.as_deref().unwrap_or("it gives no reason");
-            let said = format!("  {}: {}", safe::line(&policy.policy), safe::line(reason));
-            because.push(Cell::rendered(said));
-            let hint = policy.hint.iter();
-            because.extend(hint.map(|hint| Cell::rendered(format!("    {}", safe::line(hint)))));
-        }
-    }
-    let facts = found.facts.iter();
-    let facts = facts.map(|(name, value)| Cell::new(format!("{name} = {value}")));
-    let mut remedies: Vec<Cell> = found
-        .remedies
-        .iter()
-        .map(|remedy| Cell::new(remedy.sentences.join("; and ")))
-        .collect();
-    if remedies.is_empty() && found.outcome != Outcome::Allow {
-        remedies.push(Cell::styled("no change of the facts that was tried", DIM));
-    }
-    let outcome = match found.outcome {
-        Outcome::Allow => "allow",
-        Outcome::Ask => "ask: it does not run unasked, and a person may be asked",
-        Outcome::Deny => "deny",
-    };
-    Facts::default()
-        .styled("decision", outcome, outcome_style(found.outcome))
-        .lines("because", because)
-        .lines("facts used", facts)
-        .lines("allowed with", remedies)
-        .lines("log only", found.log_only.iter().map(Cell::from))
-        .render()
-}
-
-fn compared(found: &Diff, output: &Output) -> String {
-    let ids = |ids: &[String]| match ids.is_empty() {
-        true => "none".to_owned(),
-        false => ids.join(", "),
-    };
-    let flips = counted(found.flips.len(), "answer flips", "answers flip");
-    let asked = counted(found.asked, "made-up request", "made-up requests");
-    let widens = match (found.widens(), &found.analysis) {
-        (true, _) => ("more may happen under the new policies", BAD),
-        (false, Analysis::NothingNew { .. }) => ("no: nothing new is allowed", GOOD),
-        (false, Analysis::AllowsMore { .. } | Analysis::NotAnalysed { .. }) => (
-            "nothing was found that lets more happen; that is no proof",
-            PLAIN,
-        ),
-    };
-    let solver = match &found.analysis {
-        Analysis::NothingNew { .. } => GOOD,
-        Analysis::AllowsMore { .. } => BAD,
-        Analysis::NotAnalysed { .. } => WAITING,
-    };
-    let said = found.analysis.to_string();
-    let said = said
-        .lines()
-        .map(|line| Cell::styled(safe::line(line), solver));
-    let mut text = Facts::default()
-        .with("added", ids(&found.added))
-        .with("removed", ids(&found.removed))
-        .with("changed", ids(&found.changed))
-        .with("asked", format!("{asked}, {flips}"))
-        .styled("widens", widens.0, widens.1)
-        .lines("solver", said)
-        .render();
-    if found.flips.is_empty() {
-        return text;
-    }
-    let mut table = Table::new([
-        Column::left("BEFORE"),
-        Column::left("AFTER"),
-        Column::left("WHO"),
-        Column::left("WHAT"),
-        Column::flexible("TO WHAT"),
-        Column::flexible("BECAUSE"),
-    ]);
-    for flip in &found.flips {
-        let part = |name: &str| {
-            let part = flip.details.get(name).and_then(Value::as_str);
-            Cell::new(part.unwrap_or_default().replace("Palyra::", ""))
-        };
-        let because = match flip.because.is_empty() {
-            true => "nothing permits it".to_owned(),
-            false => flip.because.join(", "),
-        };
-        table.row([
-            Cell::styled(flip.before.to_string(), outcome_style(flip.before)),
-            Cell::styled(flip.after.to_string(), outcome_style(flip.after)),
-            part("principal"),
-            part("action"),
-            part("resource"),
-            Cell::new(because),
-        ]);
-    }
-    text.push('\n');
-    text.push_str(&output.table(&table));
-    text
 }

@@ -206,3 +206,26 @@ fn erased_facts_are_listed() {
         .expect_code(1);
     assert_eq!(refused.json()["error"]["code"], "facts_erased");
 }
+
+/// A replay tells about everybody's calls, so the right to read policies is not enough for it.
+#[test]
+fn who_may_read_policies_replays_only_with_the_journal() {
+    let may = |action: &str| {
+        format!(
+            "@id(\"{action}\") @reason(\"an auditor\")\n\
+             permit (principal is Palyra::Agent, action == Palyra::Action::\"{action}\", resource);\n"
+        )
+    };
+    let mut daemon = with("", &[("house.cedar", may("policy.read").as_str())]);
+    daemon.start_again(None);
+    daemon.add_agent("a");
+    let folder = draft(&daemon, NO_ECHO);
+    let replay = ["policy", "replay", &folder, "--as", "agent:a"];
+    let _ = daemon.palyra(&replay).expect_code(3);
+    let _ = daemon
+        .palyra(&["policy", "versions", "--as", "agent:a"])
+        .expect_code(0);
+    write(&daemon, "more.cedar", &may("journal.read"));
+    becomes(&daemon, 2);
+    let _ = daemon.palyra(&replay).expect_code(0);
+}

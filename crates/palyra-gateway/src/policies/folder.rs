@@ -119,14 +119,11 @@ impl Looked {
     pub(crate) fn after(mut self, last: Option<&PolicyVersion>, place: &PolicyPlace) -> Self {
         let had_files = last.is_some_and(|last| last.files.keys().any(|name| name != FILE));
         if self.gone && had_files {
-            self.set = Err(vec![Problem {
-                file: place.folder.display().to_string(),
-                line: 1,
-                column: 1,
-                message: "the folder is gone, and policies from it are in force; put it back, or \
-                          make an empty one to have none"
-                    .to_owned(),
-            }]);
+            self.set = Err(vec![Problem::whole(
+                &place.folder.display().to_string(),
+                "the folder is gone, and policies from it are in force; put it back, or make an \
+                 empty one to have none",
+            )]);
         }
         self
     }

@@ -164,7 +164,7 @@ impl GatewayService {
 
     fn bundle_of(&self, version: &PolicyVersion) -> Result<Bundle, Refusal> {
         let sources = Sources::kept(&self.0.journal, &version.sources)?;
-        let unusable = |problems: Vec<Problem>| super::keeper::unusable(&problems);
+        let unusable = |problems: Vec<Problem>| super::refusals::unusable(&problems);
         sources.bundle().map_err(unusable)
     }
 

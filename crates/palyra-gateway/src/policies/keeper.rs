@@ -6,22 +6,25 @@
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use palyra_core::entry::{Entry, Stream, WhyActivated};
-use palyra_core::{Blob, Commitment, Digest, UserName};
-use palyra_journal::{Append, Expected, JournalStore, StreamAppend};
+use palyra_core::entry::{Entry, WhyActivated};
+use palyra_core::{Commitment, Digest, UserName};
+use palyra_journal::JournalStore;
 use palyra_policy::PolicyEngine;
 use palyra_policy::operator::{Bundle, Problem};
 
 use super::folder::{Checked, Looked, PolicyPlace};
+use super::recording::{Kept, New, append, record, recorded};
+use super::refusals::{
+    MOST_PROBLEMS, already_active, no_earlier_version, nothing_staged, shown, unknown_version,
+    unusable,
+};
+use super::starting::first;
 use super::versions::{self, PolicyVersion, Sources, StagedPolicies};
 use crate::error::{Refusal, RefusalKind};
 
 /// How long the folder must hold the same, and how often that is tried.
 const REST: Duration = Duration::from_millis(150);
 const MOST_LOOKS: usize = 40;
-
-/// How many problems are kept and shown.
-const MOST_PROBLEMS: usize = 20;
 
 /// Which policies decide, and what else there is to know.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,22 +73,6 @@ pub(crate) struct Keeper {
     standing: RwLock<Arc<Standing>>,
     /// Changes happen one after another. What the folder held when it was last dealt with.
     seen: tokio::sync::Mutex<Option<Digest>>,
-}
-
-/// A version to be.
-struct New<'a> {
-    bundle: &'a Bundle,
-    baseline: String,
-    sources: Kept,
-    why: WhyActivated,
-    by: Option<UserName>,
-    set_aside: Option<Digest>,
-}
-
-/// Texts that are stored already, or with the version.
-enum Kept {
-    Already(Commitment),
-    Now(Blob),
 }
 
 impl Keeper {
@@ -139,6 +126,11 @@ impl Keeper {
         why: WhyActivated,
         by: Option<UserName>,
     ) -> Result<Considered, Refusal> {
+        if why == WhyActivated::Changed {
+            // Before anything is locked: a person who wants something meanwhile does not wait.
+            let seen = *self.seen.lock().await;
+            self.come_to_rest(seen).await?;
+        }
         let mut seen = self.seen.lock().await;
         // Somebody who asks is answered; an event about nothing new is not looked into.
         let unless = match why {
@@ -148,9 +140,6 @@ impl Keeper {
             | WhyActivated::Activated
             | WhyActivated::RolledBack { .. } => None,
         };
-        if why == WhyActivated::Changed {
-            self.come_to_rest(*seen).await?;
-        }
         let place = self.place.clone();
         let Some(looked) = blocking(move || place.look(unless)).await? else {
             return Ok(Considered::Unchanged);
@@ -409,114 +398,6 @@ impl Keeper {
     }
 }
 
-/// What decides at a start: the folder's set where that is due, else the last one in force.
-async fn first(
-    journal: &JournalStore,
-    place: &PolicyPlace,
-    looked: &Looked,
-) -> Result<(PolicyEngine, PolicyVersion), Refusal> {
-    let Some(last) = versions::latest(journal)? else {
-        return match &looked.set {
-            Err(problems) => Err(cannot_start(place, problems)),
-            Ok(checked) => start_with(journal, 1, checked).await,
-        };
-    };
-    let set_aside = versions::beside(journal)?.set_aside;
-    let waits = place.staging || set_aside == Some(looked.digest);
-    match &looked.set {
-        Ok(checked) if checked.bundle.digest() == last.digest => {
-            Ok((checked.bundle.engine()?, last))
-        }
-        Ok(checked) if !waits => start_with(journal, last.number + 1, checked).await,
-        Ok(_) | Err(_) => start_with_last(journal, place, looked, last, set_aside).await,
-    }
-}
-
-/// Takes up what the folder holds.
-async fn start_with(
-    journal: &JournalStore,
-    number: u64,
-    checked: &Checked,
-) -> Result<(PolicyEngine, PolicyVersion), Refusal> {
-    let engine = checked.bundle.engine()?;
-    let new = New {
-        bundle: &checked.bundle,
-        baseline: checked.sources.baseline_name().to_owned(),
-        sources: Kept::Now(checked.sources.blob()),
-        why: WhyActivated::Started,
-        by: None,
-        set_aside: None,
-    };
-    record(journal, number, new).await?;
-    Ok((engine, recorded(journal, number)?))
-}
-
-/// Goes on with what was in force last.
-async fn start_with_last(
-    journal: &JournalStore,
-    place: &PolicyPlace,
-    looked: &Looked,
-    last: PolicyVersion,
-    set_aside: Option<Digest>,
-) -> Result<(PolicyEngine, PolicyVersion), Refusal> {
-    let sources = Sources::kept(journal, &last.sources)?;
-    let bundle = sources.bundle().map_err(|problems| match &looked.set {
-        Err(own) => cannot_start(place, own),
-        Ok(_) => kept_unusable(last.number, &problems),
-    })?;
-    let engine = bundle.engine()?;
-    if bundle.digest() == last.digest {
-        return Ok((engine, last));
-    }
-    // The same texts under another schema, of a newer or older program: another set.
-    let new = New {
-        bundle: &bundle,
-        baseline: sources.baseline_name().to_owned(),
-        sources: Kept::Already(last.sources),
-        why: WhyActivated::Started,
-        by: None,
-        set_aside,
-    };
-    let number = last.number + 1;
-    record(journal, number, new).await?;
-    Ok((engine, recorded(journal, number)?))
-}
-
-/// Makes a version durable.
-async fn record(journal: &JournalStore, number: u64, new: New<'_>) -> Result<(), Refusal> {
-    let (sources, blobs) = match new.sources {
-        Kept::Already(commitment) => (commitment, Vec::new()),
-        Kept::Now(blob) => (blob.commitment(), vec![blob]),
-    };
-    let entry = Entry::PolicyActivated {
-        number,
-        digest: new.bundle.digest(),
-        policy_version: new.bundle.version_text(),
-        baseline: new.baseline,
-        files: new.bundle.version(number).files,
-        sources,
-        why: new.why,
-        by: new.by,
-        set_aside: new.set_aside,
-    };
-    append(journal, entry, blobs).await
-}
-
-/// A version as it is recorded.
-fn recorded(journal: &JournalStore, number: u64) -> Result<PolicyVersion, Refusal> {
-    versions::find(journal, number)?.ok_or_else(|| unknown_version(number))
-}
-
-async fn append(journal: &JournalStore, entry: Entry, blobs: Vec<Blob>) -> Result<(), Refusal> {
-    let streams = vec![StreamAppend {
-        stream: Stream::Policy,
-        expected: Expected::Any,
-        entries: vec![entry],
-    }];
-    journal.append(Append { streams, blobs }).await?;
-    Ok(())
-}
-
 /// Reading and checking thousands of policies takes a while, and the disk its time.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
@@ -530,87 +411,4 @@ pub(super) async fn blocking<T: Send + 'static>(
             "see the daemon's log; what was in force stays in force",
         )
     })
-}
-
-fn shown(problems: &[Problem]) -> Vec<String> {
-    let first = problems.iter().take(MOST_PROBLEMS);
-    first.map(ToString::to_string).collect()
-}
-
-fn cannot_start(place: &PolicyPlace, problems: &[Problem]) -> Refusal {
-    let folder = place.folder.display();
-    let message = format!(
-        "the policies in `{folder}` cannot be used; try `palyra policy check`\n{}",
-        shown(problems).join("\n")
-    );
-    let next_step = "put them right; `palyra policy check` shows everything";
-    Refusal::new(RefusalKind::Invalid, "policies_invalid", message, next_step)
-}
-
-fn kept_unusable(number: u64, problems: &[Problem]) -> Refusal {
-    let message = format!(
-        "what the folder holds waits to be activated, and policy version {number} cannot be used \
-         by this palyrad; start it once with `staging = false` to take up the folder, or use the \
-         palyrad before\n{}",
-        shown(problems).join("\n")
-    );
-    Refusal::new(
-        RefusalKind::Invalid,
-        "policy_version_unusable",
-        message,
-        "start it once with `staging = false` in palyra.toml",
-    )
-}
-
-pub(super) fn unusable(problems: &[Problem]) -> Refusal {
-    let message = format!(
-        "this policy version cannot be used by this palyrad: {}",
-        shown(problems).join("; ")
-    );
-    Refusal::new(
-        RefusalKind::Conflict,
-        "policy_version_unusable",
-        message,
-        "choose another one of `palyra policy versions`",
-    )
-}
-
-fn nothing_staged() -> Refusal {
-    Refusal::new(
-        RefusalKind::Conflict,
-        "nothing_staged",
-        "no policies wait to be activated",
-        "change a file and see `palyra policy list`; without `staging` a change counts at once",
-    )
-}
-
-pub(super) fn unknown_version(number: u64) -> Refusal {
-    Refusal::new(
-        RefusalKind::NotFound,
-        "unknown_policy_version",
-        format!("there is no policy version {number}"),
-        "see `palyra policy versions`",
-    )
-}
-
-fn no_earlier_version() -> Refusal {
-    Refusal::new(
-        RefusalKind::Conflict,
-        "no_earlier_version",
-        "there is no policy version before the one in force",
-        "see `palyra policy versions`",
-    )
-}
-
-fn already_active(target: u64, active: u64) -> Refusal {
-    let message = match target == active {
-        true => format!("policy version {target} is in force"),
-        false => format!("policy version {target} is what is in force as version {active}"),
-    };
-    Refusal::new(
-        RefusalKind::Conflict,
-        "already_active",
-        message,
-        "choose another one of `palyra policy versions`",
-    )
 }

@@ -2,14 +2,18 @@
 //!
 //! The operator's folder and the baseline make a set. Every set that comes into force is a
 //! version: numbered, recorded with all its texts, and kept (`versions`). `keeper` is the one
-//! place that changes which one decides; `folder` is what it looks at. `judging` and `replay` ask a
+//! place that changes which one decides (`starting`: at a start); `folder` is what it looks at,
+//! `recording` how a change becomes an entry. `judging` and `replay` ask a
 //! version or a draft about calls of the past and change nothing.
 
 mod folder;
 mod judging;
 mod keeper;
+mod recording;
+mod refusals;
 mod replay;
 mod service;
+mod starting;
 mod versions;
 
 pub use folder::PolicyPlace;

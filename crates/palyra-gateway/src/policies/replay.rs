@@ -73,10 +73,7 @@ impl Flip {
     /// Whether more would happen.
     #[must_use]
     pub const fn widens(&self) -> bool {
-        matches!(
-            (self.before, self.after),
-            (Outcome::Deny, Outcome::Ask | Outcome::Allow) | (Outcome::Ask, Outcome::Allow)
-        )
+        self.after.widens(self.before)
     }
 }
 

@@ -7,7 +7,8 @@ use palyra_core::Digest;
 use palyra_core::entry::WhyActivated;
 use palyra_policy::{Action, Resource};
 
-use super::keeper::{Considered, RefusedPolicies, Standing, unknown_version};
+use super::keeper::{Considered, RefusedPolicies, Standing};
+use super::refusals::unknown_version;
 use super::versions::{self, PolicyVersion, Sources};
 use crate::error::{Refusal, RefusalKind};
 use crate::service::{Caller, GatewayService};

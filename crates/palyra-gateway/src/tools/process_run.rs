@@ -74,7 +74,12 @@ impl Tool for ProcessRun {
         let judged = analysis.programs.iter().find(|it| it.program == program);
         let judged = judged.map_or(&program, |it| it.real.as_ref().unwrap_or(&it.program));
         if !palyra_sandbox::program_id(judged).is_ok_and(|id| id == program_id) {
-            return Err(unresolved(&ProgramProblem::NotFound(typed.to_owned())));
+            return Err(Refusal::new(
+                RefusalKind::Conflict,
+                "program_changed",
+                format!("`{typed}` became another program while it was looked at"),
+                "repeat the call when nothing changes the program or a link to it",
+            ));
         }
         let plan = ProcessPlan {
             program,

@@ -197,19 +197,10 @@ fn below(low: &Expr, high: &Expr, apart: i64, asked: &Asked<'_>) -> Vec<Change> 
         }
         return found;
     }
-    let number = |side: &Expr| match asked.value(side)? {
-        EvalResult::Long(value) => Some(value),
-        EvalResult::Bool(_)
-        | EvalResult::EntityUid(_)
-        | EvalResult::String(_)
-        | EvalResult::Set(_)
-        | EvalResult::Record(_)
-        | EvalResult::ExtensionValue(_) => None,
-    };
-    if let Some(value) = number(low).and_then(|low| low.checked_add(apart)) {
+    if let Some(value) = asked.number(low).and_then(|low| low.checked_add(apart)) {
         found.extend(set(high, json!(value), asked));
     }
-    if let Some(value) = number(high).and_then(|high| high.checked_sub(apart)) {
+    if let Some(value) = asked.number(high).and_then(|high| high.checked_sub(apart)) {
         found.extend(set(low, json!(value), asked));
     }
     found

@@ -124,6 +124,17 @@ pub enum Outcome {
     Deny,
 }
 
+impl Outcome {
+    /// Whether more may happen than with `before`.
+    #[must_use]
+    pub const fn widens(self, before: Self) -> bool {
+        matches!(
+            (before, self),
+            (Self::Deny, Self::Ask | Self::Allow) | (Self::Ask, Self::Allow)
+        )
+    }
+}
+
 impl From<&PolicyAnswer> for Outcome {
     fn from(answer: &PolicyAnswer) -> Self {
         match answer {

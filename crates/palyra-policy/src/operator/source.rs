@@ -61,7 +61,8 @@ impl Problem {
     }
 
     /// A problem of a file as a whole.
-    pub(crate) fn whole(file: &str, message: impl AsRef<str>) -> Self {
+    #[must_use]
+    pub fn whole(file: &str, message: impl AsRef<str>) -> Self {
         Self::at(file, Place { line: 1, column: 1 }, message)
     }
 }

@@ -80,20 +80,17 @@ impl<'a> Asked<'a> {
         }
     }
 
+    /// The number that an expression is here.
+    pub(crate) fn number(&self, expression: &Expr) -> Option<i64> {
+        long(self.value(expression)?)
+    }
+
     /// Milliseconds since 1970 of a point in time.
     pub(crate) fn millis(&self, expression: &Expr) -> Option<i64> {
         let text =
             format!("({expression}).durationSince(datetime(\"1970-01-01\")).toMilliseconds()");
         let expression = Expression::from_str(&text).ok()?;
-        match eval_expression(&self.request, &self.entities, &expression).ok()? {
-            EvalResult::Long(millis) => Some(millis),
-            EvalResult::Bool(_)
-            | EvalResult::EntityUid(_)
-            | EvalResult::String(_)
-            | EvalResult::Set(_)
-            | EvalResult::Record(_)
-            | EvalResult::ExtensionValue(_) => None,
-        }
+        long(eval_expression(&self.request, &self.entities, &expression).ok()?)
     }
 
     /// The same as JSON in explicit form.
@@ -186,5 +183,17 @@ fn plain_json(value: &EvalResult) -> Option<Value> {
             fields.collect::<Option<_>>().map(Value::Object)
         }
         EvalResult::ExtensionValue(_) => None,
+    }
+}
+
+fn long(value: EvalResult) -> Option<i64> {
+    match value {
+        EvalResult::Long(number) => Some(number),
+        EvalResult::Bool(_)
+        | EvalResult::EntityUid(_)
+        | EvalResult::String(_)
+        | EvalResult::Set(_)
+        | EvalResult::Record(_)
+        | EvalResult::ExtensionValue(_) => None,
     }
 }

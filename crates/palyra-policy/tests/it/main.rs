@@ -11,6 +11,7 @@ mod load;
 mod operator;
 mod operator_diff;
 mod operator_explain;
+mod operator_files;
 mod property;
 mod recorded;
 mod slices;

@@ -10,7 +10,8 @@ use palyra_policy::operator::{Bundle, NamedSource};
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Shown, Sources, counted};
+use super::shown::{self, Shown, counted};
+use super::sources::Sources;
 use crate::exit::Meaning;
 use crate::failure::Failure;
 use crate::output::{BAD, COMMAND, DIM, GOOD, Output, PLAIN, STRONG, WAITING};
@@ -41,7 +42,7 @@ pub(super) async fn list(session: &Session) -> Result<(), Failure> {
         let baseline = &now.active.baseline;
         format!(
             "{}\n{}",
-            super::table(&bundle, baseline, output),
+            shown::table(&bundle, baseline, output),
             standing(&now)
         )
     })
@@ -56,7 +57,7 @@ fn list_files(output: &Output) -> Result<(), Failure> {
     let bundle = sources.bundle()?;
     let items: Vec<_> = bundle.policies().iter().map(Shown::of).collect();
     let document = sources.with(json!({ "items": items, "daemon": null }));
-    output.answer(&document, |_| super::list(&bundle, &sources, output))?;
+    output.answer(&document, |_| shown::list(&bundle, &sources, output))?;
     output.suggest("no daemon runs: this is what one would read");
     Ok(())
 }

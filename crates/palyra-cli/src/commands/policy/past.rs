@@ -11,7 +11,8 @@ use palyra_core::CallId;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Sources, counted};
+use super::shown::counted;
+use super::sources::Sources;
 use crate::exit::Meaning;
 use crate::failure::Failure;
 use crate::output::{BAD, DIM, GOOD, Output, PLAIN, STRONG, WAITING};
