@@ -174,10 +174,10 @@ mod tests {
             within(program(&words(), &link("/usr/bash")).unwrap()),
             [
                 "Palyra::Path::\"/\"",
-                "Palyra::Path::\"/usr\"",
-                "Palyra::Path::\"/usr/bash\"",
                 "Palyra::Path::\"/srv\"",
-                "Palyra::Path::\"/srv/ls\""
+                "Palyra::Path::\"/srv/ls\"",
+                "Palyra::Path::\"/usr\"",
+                "Palyra::Path::\"/usr/bash\""
             ]
         );
         assert!(program(&words(), &link("/usr/../bash")).is_err());
