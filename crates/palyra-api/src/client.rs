@@ -174,6 +174,19 @@ impl Client {
         })
     }
 
+    /// `GET path`, whose answer is passed on piece by piece.
+    ///
+    /// # Errors
+    /// The daemon refused, or the conversation broke.
+    pub async fn download(&mut self, path: &str) -> Result<Download, ClientError> {
+        let request = self.request(Method::GET, path, Bytes::new())?;
+        let response = self.send(request).await?;
+        if !response.status().is_success() {
+            return Err(refused(response).await);
+        }
+        Ok(Download(response.into_body()))
+    }
+
     /// Sends one request and gives back the status and the raw body.
     ///
     /// # Errors
@@ -246,6 +259,24 @@ fn only_our_own(stream: &tokio::net::UnixStream, socket: &str) -> Result<(), Cli
         socket: socket.to_owned(),
         source,
     })
+}
+
+/// An answer without a limit.
+pub struct Download(Incoming);
+
+impl Download {
+    /// The next piece; `None` at the end, which the daemon confirmed.
+    ///
+    /// # Errors
+    /// The conversation broke: what came so far is not all.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
+        while let Some(frame) = self.0.frame().await {
+            if let Ok(data) = frame?.into_data() {
+                return Ok(Some(data));
+            }
+        }
+        Ok(None)
+    }
 }
 
 /// What is said while something goes on.

@@ -108,13 +108,14 @@ impl Home {
     /// Whether a file of this name shows that a folder is a daemon's.
     #[must_use]
     pub fn owns(name: &std::ffi::OsStr) -> bool {
-        const OURS: [&str; 6] = [
+        const OURS: [&str; 7] = [
             "palyra.toml",
             "palyrad.sock",
             "palyrad.lock",
             "start.lock",
             "journal.db",
             "digest.key",
+            "journal.key",
         ];
         OURS.iter().any(|own| name == *own)
     }
@@ -155,6 +156,12 @@ impl Home {
         self.state.join("digest.key")
     }
 
+    /// The key that signs the journal's checkpoints.
+    #[must_use]
+    pub fn journal_key(&self) -> PathBuf {
+        self.state.join("journal.key")
+    }
+
     /// The log of a daemon that the command line started.
     #[must_use]
     pub fn log(&self) -> PathBuf {
@@ -172,6 +179,21 @@ impl Home {
     pub fn config_file(&self) -> PathBuf {
         self.config.join("palyra.toml")
     }
+}
+
+/// Where the command line remembers what it saw of journals: outside of every daemon's home, so that
+/// whoever replaces a home does not replace this as well. `None` when the environment names no
+/// place.
+#[must_use]
+pub fn witness_folder(lookup: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let folder = |variable: &str| {
+        lookup(variable)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    folder("XDG_STATE_HOME")
+        .or_else(|| folder("HOME").map(|home| home.join(".local/state")))
+        .map(|state| state.join("palyra-witness"))
 }
 
 fn absolute(variable: &'static str, path: PathBuf) -> Result<PathBuf, NoHome> {
@@ -216,6 +238,21 @@ mod tests {
             Path::new("/home/a/.local/state/palyra/journal.db")
         );
         assert_eq!(home.socket(), Path::new("/run/user/7/palyra/palyrad.sock"));
+    }
+
+    #[test]
+    fn the_witness_is_outside_of_every_home() {
+        let find = |variables: &'static [(&str, &str)]| {
+            witness_folder(move |name| {
+                let found = variables.iter().find(|(key, _)| *key == name);
+                found.map(|(_, value)| OsString::from(value))
+            })
+        };
+        let usual = find(&[("HOME", "/home/a"), ("PALYRA_HOME", "/srv/p")]).unwrap();
+        assert_eq!(usual, Path::new("/home/a/.local/state/palyra-witness"));
+        let xdg = find(&[("HOME", "/home/a"), ("XDG_STATE_HOME", "/s")]).unwrap();
+        assert_eq!(xdg, Path::new("/s/palyra-witness"));
+        assert_eq!(find(&[("XDG_STATE_HOME", "relative")]), None);
     }
 
     #[test]

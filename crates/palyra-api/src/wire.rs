@@ -339,6 +339,18 @@ pub struct Decide {
     pub reason: Option<String>,
 }
 
+/// The journal's head, and that it continues an earlier one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct JournalHead {
+    /// The key that signs, as `NAME+HASH+BASE64`.
+    pub key: String,
+    /// The signed checkpoint: a C2SP note.
+    pub checkpoint: String,
+    /// The consistency proof of RFC 6962, in base64, when an earlier size was asked about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub continues: Option<Vec<String>>,
+}
+
 /// One entry of the journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct JournalEntry {

@@ -48,7 +48,8 @@ impl Fold for ApprovalsFold {
             | Entry::PolicyStaged { .. }
             | Entry::PolicyWithdrawn { .. }
             | Entry::Flooded { .. }
-            | Entry::DaemonStarted { .. } => None,
+            | Entry::DaemonStarted { .. }
+            | Entry::KeyRotated { .. } => None,
         }
     }
 
@@ -154,7 +155,8 @@ fn end(record: &mut ApprovalRecord, recorded: &Recorded) {
         | Entry::PolicyStaged { .. }
         | Entry::PolicyWithdrawn { .. }
         | Entry::Flooded { .. }
-        | Entry::DaemonStarted { .. } => return,
+        | Entry::DaemonStarted { .. }
+        | Entry::KeyRotated { .. } => return,
     };
     record.state = state;
     record.decided_by = by;

@@ -77,6 +77,8 @@ pub enum Command {
     Journal(Journal),
     /// List, check and compare policies; see, reload and roll back what decides
     Policy(Policy),
+    /// Show, export and verify what was attested about one call
+    Attest(Attest),
     /// Print a completion script for your shell
     Completions(Completions),
     /// Print the man page, or write one for every command
@@ -100,6 +102,7 @@ impl Command {
             Self::Approvals(approvals) => &approvals.whom,
             Self::Journal(journal) => &journal.whom,
             Self::Policy(policy) => &policy.whom,
+            Self::Attest(attest) => &attest.whom,
         };
         whom.agent.as_ref()
     }
@@ -377,6 +380,73 @@ pub enum JournalAction {
         #[arg(long, short)]
         follow: bool,
     },
+    /// Check a journal or an export, without a daemon: edited, cut, or signed by whom
+    Verify(Verify),
+    /// Print the signed head of the journal, to be kept elsewhere
+    Checkpoint,
+    /// Write the journal as JSON lines that anybody can verify; arguments stay here
+    Export {
+        /// Write to this new file instead of standard output
+        #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+        out: Option<PathBuf>,
+        /// Only what follows this entry
+        #[arg(long, value_name = "SEQ", default_value_t = 0)]
+        after: u64,
+    },
+}
+
+/// `palyra attest`.
+#[derive(Debug, Args)]
+pub struct Attest {
+    /// As whom.
+    #[command(flatten)]
+    pub whom: Whom,
+    /// What.
+    #[command(subcommand)]
+    pub action: AttestAction,
+}
+
+/// What to do with an attestation.
+#[derive(Debug, Subcommand)]
+pub enum AttestAction {
+    /// Print what is attested about a call, after checking it
+    Show {
+        /// The call's id
+        #[arg(value_name = "CALL")]
+        id: CallId,
+    },
+    /// Write it as one file that proves itself: statement, signature, proofs, checkpoint
+    Export {
+        /// The call's id
+        #[arg(value_name = "CALL")]
+        id: CallId,
+        /// Write to this new file instead of standard output
+        #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+        out: Option<PathBuf>,
+    },
+    /// Check such a file, without a daemon
+    Verify {
+        /// The file
+        #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+        file: PathBuf,
+        /// A key that is trusted, or a file with it
+        #[arg(long, value_name = "KEY")]
+        key: Option<String>,
+    },
+}
+
+/// `palyra journal verify`.
+#[derive(Debug, Args)]
+pub struct Verify {
+    /// A journal, the folder it is in, or an export; your daemon's journal when absent
+    #[arg(value_name = "FILE|DIR", value_hint = clap::ValueHint::AnyPath)]
+    pub path: Option<PathBuf>,
+    /// A checkpoint that was kept elsewhere: nothing up to it may be missing
+    #[arg(long, value_name = "CHECKPOINT", value_hint = clap::ValueHint::FilePath)]
+    pub against: Option<PathBuf>,
+    /// A key that is trusted, or a file with it
+    #[arg(long, value_name = "KEY")]
+    pub key: Option<String>,
 }
 
 /// `palyra policy`.

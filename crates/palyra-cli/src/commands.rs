@@ -2,12 +2,14 @@
 
 mod agents;
 pub(crate) mod approvals;
+mod attest;
 mod call;
 mod calls;
 mod exec;
 mod init;
 mod journal;
 mod policy;
+mod proofs;
 mod shell;
 mod status;
 mod tools;
@@ -41,6 +43,7 @@ pub async fn run(command: Command, output: Output) -> Result<Exit, Failure> {
         Command::Calls(args) => calls::run(&args.action, &session()?).await,
         Command::Approvals(args) => approvals::run(&args.action, &session()?).await,
         Command::Journal(args) => journal::run(&args.action, &session()?).await,
+        Command::Attest(args) => attest::run(&args.action, &session()?).await,
     }
 }
 

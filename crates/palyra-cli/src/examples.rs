@@ -227,6 +227,73 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "palyra journal verify",
+        &[
+            (
+                "palyra journal verify",
+                "your daemon's journal, whether it runs or not",
+            ),
+            (
+                "palyra journal verify export.ndjson --against checkpoint.txt",
+                "an export, against a checkpoint that was kept elsewhere",
+            ),
+        ],
+    ),
+    (
+        "palyra journal checkpoint",
+        &[(
+            "palyra journal checkpoint",
+            "print the signed head; save it on another machine",
+        )],
+    ),
+    (
+        "palyra journal export",
+        &[
+            (
+                "palyra journal export journal.ndjson",
+                "everything, for somebody else to verify",
+            ),
+            (
+                "palyra journal export --after 500",
+                "only what came after entry 500",
+            ),
+        ],
+    ),
+    (
+        "palyra attest",
+        &[(
+            "palyra attest show call_01kgq5r7h3e8x2m4n6p8q0s2t4",
+            "what is attested about a call",
+        )],
+    ),
+    (
+        "palyra attest show",
+        &[(
+            "palyra attest show call_01kgq5r7h3e8x2m4n6p8q0s2t4",
+            "policy, approval, walls, output",
+        )],
+    ),
+    (
+        "palyra attest export",
+        &[(
+            "palyra attest export call_01kgq5r7h3e8x2m4n6p8q0s2t4 a.json",
+            "one file for somebody else",
+        )],
+    ),
+    (
+        "palyra attest verify",
+        &[
+            (
+                "palyra attest verify a.json",
+                "by a daemon whose key was seen",
+            ),
+            (
+                "palyra attest verify a.json --key key.txt",
+                "by somebody else's daemon",
+            ),
+        ],
+    ),
+    (
         "palyra policy",
         &[
             (

@@ -22,6 +22,10 @@ pub enum Meaning {
     Unreachable,
     /// The sandbox cannot be built here.
     NoSandbox,
+    /// What was verified fits together, and nobody known signed it.
+    SignerUnknown,
+    /// What was verified was changed, cut or replaced.
+    Faulty,
     /// The call's time was over.
     TimedOut,
     /// The program may not be executed.
@@ -47,7 +51,7 @@ pub struct Row {
 
 impl Meaning {
     /// Every meaning, in the order of the general codes.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Ok,
         Self::Error,
         Self::Usage,
@@ -55,6 +59,8 @@ impl Meaning {
         Self::NotApproved,
         Self::Unreachable,
         Self::NoSandbox,
+        Self::SignerUnknown,
+        Self::Faulty,
         Self::TimedOut,
         Self::NotExecutable,
         Self::NotFound,
@@ -73,6 +79,8 @@ impl Meaning {
             Self::NotApproved => (4, 121, "approval denied or expired"),
             Self::Unreachable => (5, 123, "daemon unreachable: nothing has run"),
             Self::NoSandbox => (6, 122, "sandbox unavailable on this machine"),
+            Self::SignerUnknown => (7, 125, "verified: self-consistent, signer unknown"),
+            Self::Faulty => (8, 125, "verified: changed, cut or replaced"),
             Self::TimedOut => (1, 124, "timed out"),
             Self::NotExecutable => (1, 126, "the program may not be executed"),
             Self::NotFound => (1, 127, "no such program"),

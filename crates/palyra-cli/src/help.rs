@@ -203,6 +203,8 @@ mod tests {
             "approvals list".to_owned(),
             format!("approvals decide appr{id} --decision deny"),
             "journal tail".to_owned(),
+            "journal checkpoint".to_owned(),
+            format!("attest show call{id}"),
         ] {
             let more = if line.starts_with("exec") {
                 ""

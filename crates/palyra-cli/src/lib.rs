@@ -25,6 +25,7 @@ pub mod stdin;
 pub mod table;
 pub mod values;
 pub mod when;
+pub mod witness;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -28,6 +28,8 @@ pub enum Stream {
     Policy,
     /// What concerns the whole daemon: floods, starts.
     Daemon,
+    /// What concerns the journal itself: its keys.
+    Journal,
 }
 
 impl std::fmt::Display for Stream {
@@ -38,6 +40,7 @@ impl std::fmt::Display for Stream {
             Self::Agents => f.write_str("agents"),
             Self::Policy => f.write_str("policy"),
             Self::Daemon => f.write_str("daemon"),
+            Self::Journal => f.write_str("journal"),
         }
     }
 }
@@ -251,6 +254,15 @@ pub enum Entry {
         /// Its version.
         version: String,
     },
+    /// Another key signs the journal from here on. In the journal's own stream.
+    KeyRotated {
+        /// The key so far.
+        previous: String,
+        /// The key from here on.
+        next: String,
+        /// What both of them signed; only the new one, if the old one was lost.
+        note: String,
+    },
 }
 
 impl Entry {
@@ -278,6 +290,7 @@ impl Entry {
             Self::PolicyWithdrawn { .. } => "policy_withdrawn",
             Self::Flooded { .. } => "flooded",
             Self::DaemonStarted { .. } => "daemon_started",
+            Self::KeyRotated { .. } => "key_rotated",
         }
     }
 }

@@ -22,6 +22,10 @@ pub struct Args {
     #[arg(long, value_name = "SPAN")]
     pub idle_exit: Option<Span>,
 
+    /// Sign the journal with a new key from now on; the old one vouches for it and is forgotten.
+    #[arg(long)]
+    pub rotate_journal_key: bool,
+
     /// `text` or `json`; overrides `[log] format`.
     #[arg(long, value_name = "FORMAT")]
     pub log_format: Option<crate::config::LogFormat>,

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use palyra_api::Home;
 use palyra_core::DigestKey;
+use palyra_journal::JournalKeys;
 
 /// A folder or file of the daemon that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +52,7 @@ pub enum BadHome {
         pid: String,
     },
     /// The key file does not hold a key.
-    #[error("`{}` does not hold a key of 32 bytes; restore it from a backup", .path.display())]
+    #[error("`{}` does not hold a key; restore it from a backup", .path.display())]
     BadKey {
         /// Which.
         path: PathBuf,
@@ -71,6 +72,16 @@ pub fn prepare(home: &Home) -> Result<Vec<PathBuf>, BadHome> {
         .iter()
         .map(|folder| prepare_folder(folder))
         .collect()
+}
+
+/// The folder in which the command line remembers what it saw of journals. It is made here so that
+/// no call can make it first, and hidden from every call.
+#[must_use]
+pub fn witness() -> Option<PathBuf> {
+    let folder = palyra_api::home::witness_folder(|name| std::env::var_os(name))?;
+    prepare_folder(&folder)
+        .inspect_err(|error| tracing::warn!(%error, "what was seen of the journal is not hidden"))
+        .ok()
 }
 
 fn prepare_folder(folder: &Path) -> Result<PathBuf, BadHome> {
@@ -214,23 +225,79 @@ pub fn digest_key(home: &Home) -> Result<DigestKey, BadHome> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let mut bytes = [0; 32];
             getrandom::fill(&mut bytes).map_err(|error| io(std::io::Error::other(error)))?;
-            // Whole or not at all: a torn key would make every grant of the past meaningless.
-            let fresh = path.with_extension("new");
-            let mut file = OpenOptions::new()
-                .write(true)
-                .create(true)
-                .truncate(true)
-                .mode(0o600)
-                .open(&fresh)
-                .map_err(io)?;
-            file.write_all(&bytes)
-                .and_then(|()| file.sync_all())
-                .map_err(io)?;
-            std::fs::rename(&fresh, &path).map_err(io)?;
+            // A torn key would make every grant of the past meaningless.
+            keep(&path, &bytes).map_err(io)?;
             Ok(DigestKey::from_bytes(bytes))
         }
         Err(error) => Err(io(error)),
     }
+}
+
+/// The keys that sign the journal; made at the first start.
+///
+/// # Errors
+/// They cannot be read or made.
+pub fn journal_keys(home: &Home) -> Result<JournalKeys, BadHome> {
+    let path = home.journal_key();
+    let io = |source| BadHome::Io {
+        path: path.clone(),
+        source,
+    };
+    match std::fs::read_to_string(&path) {
+        Ok(text) => {
+            JournalKeys::from_text(&text).map_err(|_| BadHome::BadKey { path: path.clone() })
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let keys = JournalKeys::generate().map_err(io)?;
+            // Durable before anything is signed with it: a lost key cannot vouch for the next.
+            keep(&path, keys.to_text().as_bytes()).map_err(io)?;
+            Ok(keys)
+        }
+        Err(error) => Err(io(error)),
+    }
+}
+
+/// Makes a new key for the journal, and keeps the old one until it has vouched for it. Not under a
+/// running daemon: the lock must be held.
+///
+/// # Errors
+/// The keys cannot be read or written.
+pub fn rotate_journal_keys(home: &Home) -> Result<(), BadHome> {
+    let path = home.journal_key();
+    let io = |source| BadHome::Io {
+        path: path.clone(),
+        source,
+    };
+    let keys = journal_keys(home)?.rotated().map_err(io)?;
+    keep(&path, keys.to_text().as_bytes()).map_err(io)
+}
+
+/// Forgets the key before the present one: the journal has recorded that it was replaced.
+///
+/// # Errors
+/// The keys cannot be read or written.
+pub fn forget_old_journal_key(home: &Home) -> Result<(), BadHome> {
+    let path = home.journal_key();
+    let Some(keys) = journal_keys(home)?.without_previous() else {
+        return Ok(());
+    };
+    keep(&path, keys.to_text().as_bytes()).map_err(|source| BadHome::Io { path, source })
+}
+
+/// Writes a secret whole or not at all, for nobody else to read.
+fn keep(path: &Path, secret: &[u8]) -> std::io::Result<()> {
+    let fresh = path.with_extension("new");
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&fresh)?;
+    file.write_all(secret)?;
+    file.sync_all()?;
+    std::fs::rename(&fresh, path)?;
+    path.parent()
+        .map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
 #[cfg(test)]
@@ -251,6 +318,19 @@ mod tests {
         digest_key(&home).unwrap();
         assert_eq!(mode(&home.lock()), 0o600);
         assert_eq!(mode(&home.digest_key()), 0o600);
+    }
+
+    #[test]
+    fn the_journals_key_stays_and_a_broken_one_is_refused() {
+        let outer = tempfile::tempdir().unwrap();
+        let home = Home::in_folder(outer.path());
+        let first = journal_keys(&home).unwrap().to_text();
+        assert_eq!(mode(&home.journal_key()), 0o600);
+        assert_eq!(journal_keys(&home).unwrap().to_text(), first);
+        for broken in [String::new(), first.replace("PRIVATE", "PUBLIC")] {
+            std::fs::write(home.journal_key(), broken).unwrap();
+            assert!(matches!(journal_keys(&home), Err(BadHome::BadKey { .. })));
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use palyra_api::wire;
 use utoipa::OpenApi;
 
-use crate::routes::{agents, approvals, calls, journal, judging, policy, status, tools};
+use crate::routes::{agents, approvals, calls, journal, judging, policy, proofs, status, tools};
 
 /// The whole API.
 #[derive(OpenApi)]
@@ -40,6 +40,9 @@ use crate::routes::{agents, approvals, calls, journal, judging, policy, status, 
         judging::explain,
         judging::simulate,
         judging::replay,
+        proofs::checkpoint,
+        proofs::export,
+        proofs::attestation,
     ),
     components(schemas(wire::CallEvent, wire::ErrorBody))
 )]

@@ -44,6 +44,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let home = Home::from_env()?;
     let mut masked = folders::prepare(&home)?;
     masked.extend(usual_homes(&masked));
+    masked.extend(folders::witness());
     raise_descriptor_limit();
     let mut config = ConfigFile::read(&home.config_file())?.meant();
     config.log_format = args.log_format.unwrap_or(config.log_format);
@@ -56,6 +57,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Duration::ZERO
     };
     let lock = folders::lock(&home, patience)?;
+    if args.rotate_journal_key {
+        folders::rotate_journal_keys(&home)?;
+    }
     if args.detached {
         // Fails only for a group leader, which has left its parent's terminal already.
         let _ = rustix::process::setsid();
@@ -182,8 +186,10 @@ async fn open_gateway(
         Box::new(PolicyBesideFold),
     ];
     let path = home.journal();
-    let journal = JournalStore::open(&path, folds, Arc::clone(clock))
+    let keys = folders::journal_keys(home)?;
+    let journal = JournalStore::open(&path, folds, Arc::clone(clock), keys)
         .with_context(|| format!("the journal `{}` cannot be opened", path.display()))?;
+    folders::forget_old_journal_key(home)?;
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let own = std::env::home_dir().unwrap_or_else(|| PathBuf::from("/"));
     let people = People::of(&passwd, own);

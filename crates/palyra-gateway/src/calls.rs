@@ -160,7 +160,8 @@ impl Fold for CallsFold {
             | Entry::PolicyStaged { .. }
             | Entry::PolicyWithdrawn { .. }
             | Entry::Flooded { .. }
-            | Entry::DaemonStarted { .. } => None,
+            | Entry::DaemonStarted { .. }
+            | Entry::KeyRotated { .. } => None,
         }
     }
 
@@ -246,7 +247,8 @@ fn next(mut row: CallRow, recorded: &Recorded) -> CallRow {
         | Entry::PolicyStaged { .. }
         | Entry::PolicyWithdrawn { .. }
         | Entry::Flooded { .. }
-        | Entry::DaemonStarted { .. } => {}
+        | Entry::DaemonStarted { .. }
+        | Entry::KeyRotated { .. } => {}
     }
     row
 }

@@ -14,6 +14,7 @@ pub mod error;
 pub mod floods;
 pub mod people;
 pub mod policies;
+pub mod proofs;
 pub mod records;
 mod recovery;
 mod registrations;

@@ -114,7 +114,8 @@ impl Fold for AgentsFold {
             | Entry::PolicyStaged { .. }
             | Entry::PolicyWithdrawn { .. }
             | Entry::Flooded { .. }
-            | Entry::DaemonStarted { .. } => None,
+            | Entry::DaemonStarted { .. }
+            | Entry::KeyRotated { .. } => None,
         }
     }
 

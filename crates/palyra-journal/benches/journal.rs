@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 
 use palyra_core::entry::{Entry, Stream};
 use palyra_core::{CallId, Clock, SystemClock, Timestamp};
-use palyra_journal::{Expected, JournalStore};
+use palyra_journal::{Expected, JournalKeys, JournalStore};
 use tokio::runtime::Runtime;
 
 use crate::file::{GroupCommitted, Log, preallocated};
@@ -163,7 +163,8 @@ impl Ours {
     fn open(file: &Path) -> Self {
         let clock = Arc::new(Ticks::default());
         Self {
-            journal: JournalStore::open(file, Vec::new(), clock).unwrap(),
+            journal: JournalStore::open(file, Vec::new(), clock, JournalKeys::generate().unwrap())
+                .unwrap(),
         }
     }
 

@@ -92,6 +92,20 @@ pub enum JournalError {
         /// The name.
         name: &'static str,
     },
+    /// The journal's key does not sign.
+    #[error("the journal's key cannot be used: {why}")]
+    Key {
+        /// Why.
+        why: String,
+    },
+    /// Somebody asks about a place beyond the end.
+    #[error("there is no entry {place}; the last one is {head}")]
+    NoSuchPlace {
+        /// The place.
+        place: u64,
+        /// The last one there is.
+        head: u64,
+    },
     /// The writer is gone.
     #[error("the journal is closed")]
     Closed,
@@ -103,6 +117,12 @@ pub enum JournalError {
 impl JournalError {
     pub(crate) fn corrupt(what: impl Into<String>) -> Self {
         Self::Corrupt { what: what.into() }
+    }
+
+    pub(crate) fn key(why: &impl std::fmt::Display) -> Self {
+        Self::Key {
+            why: why.to_string(),
+        }
     }
 
     /// What a person can do about it, as one line.
@@ -123,8 +143,10 @@ impl JournalError {
             }
             Self::Newer { .. } => "upgrade palyra, then start again",
             Self::Open { .. } => "make the file and its folder accessible, then start again",
+            Self::NoSuchPlace { .. } => "see the last entry with `palyra journal tail -n 1`",
             Self::Conflict { .. } => "read the stream again, then decide again",
             Self::Unwritable { .. } | Self::TooLarge { .. } => "send less, or plain Unicode text",
+            Self::Key { .. } => "restore the journal's key from a backup, then start again",
             Self::Closed | Self::TwoFolds { .. } | Self::Database(_) => {
                 "check `palyra status` and the daemon's log, then restart the daemon"
             }

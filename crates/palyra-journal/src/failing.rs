@@ -10,7 +10,8 @@ use palyra_core::{
 };
 
 use crate::{
-    Append, CallRecorder, Expected, JournalError, JournalState, JournalStore, StreamAppend,
+    Append, CallRecorder, Expected, JournalError, JournalKeys, JournalState, JournalStore,
+    StreamAppend,
 };
 
 /// The number of entries in each stream.
@@ -38,7 +39,19 @@ impl Fold for Counting {
 
 fn open(folder: &tempfile::TempDir) -> JournalStore {
     let file = folder.path().join("journal.db");
-    JournalStore::open(&file, vec![Box::new(Counting)], Arc::new(SystemClock)).unwrap()
+    JournalStore::open(
+        &file,
+        vec![Box::new(Counting)],
+        Arc::new(SystemClock),
+        keys(),
+    )
+    .unwrap()
+}
+
+/// The same each time, so that a file can be opened again.
+fn keys() -> JournalKeys {
+    let secret = "PRIVATE+KEY+PeterNeumann+c74f20a3+AYEKFALVFGyNhPJEMzD1QIDr+Y7hfZx09iUvxdXHKDFz";
+    JournalKeys::from_text(secret).unwrap()
 }
 
 fn started() -> Entry {
@@ -186,6 +199,8 @@ async fn groups_that_fail_leave_memory_as_the_disk_is() {
     let entries = journal.read(0, usize::MAX).unwrap();
     let places: Vec<u64> = entries.iter().map(|recorded| recorded.seq).collect();
     assert_eq!(places, (1..=acknowledged).collect::<Vec<_>>());
+    drop(journal);
+    assert_eq!(open(&folder).head(), acknowledged, "and the tree fits");
 }
 
 #[tokio::test]
@@ -243,7 +258,7 @@ async fn a_writer_that_died_is_no_journal() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("journal.db");
     let folds: Vec<Box<dyn Fold>> = vec![Box::new(Panicking)];
-    let journal = JournalStore::open(&file, folds, Arc::new(SystemClock)).unwrap();
+    let journal = JournalStore::open(&file, folds, Arc::new(SystemClock), keys()).unwrap();
     for _ in 0..2 {
         let append = journal.append(batch(&Stream::Daemon, Expected::Any, 1));
         assert!(matches!(append.await, Err(JournalError::Closed)));

@@ -6,6 +6,10 @@
 //! together. It also keeps the corridor's ledger: [`CallRecorder`] admits and attests one call.
 //! It knows no rule of any other room: what a row means belongs to the fold that made it.
 //!
+//! Every commit is *sealed*: the Merkle tree over all entries grows, and its root is signed
+//! ([`proof`]). So a journal, an export of it or one call's attestation can be verified by somebody
+//! who has nothing but a file ([`verify`]).
+//!
 //! ```text
 //! append ─▶ bounded queue ─▶ one writer thread: drain, check, insert, fold, commit ─▶ reply
 //! read, row, blob ─▶ connections of their own; they see what is durable and nothing else
@@ -19,10 +23,11 @@
 //!   found complete at the next start. So a failed admission means "did not run", and a start
 //!   reports it as interrupted; the reverse, running without an entry, cannot happen.
 //! - A conflict refuses its own append and no other in the same group.
-//! - Entries are never changed or removed.
+//! - Entries are never changed or removed; if somebody does, whoever verifies finds out which.
 
 #![forbid(unsafe_code)]
 
+mod attestation;
 mod batch;
 mod body;
 mod cache;
@@ -30,16 +35,27 @@ mod checkpoints;
 mod error;
 #[cfg(test)]
 mod failing;
+mod keys;
+mod nodes;
 mod projections;
+pub mod proof;
 mod queries;
 mod recorder;
 mod schema;
+mod sealing;
+mod segment;
+mod statement;
 mod store;
 mod unattested;
+pub mod verify;
 mod writer;
 
+pub use attestation::{AttestationFile, Attested, NotAttested};
 pub use batch::{Append, Appended, Expected, StreamAppend};
 pub use error::JournalError;
+pub use keys::JournalKeys;
 pub use queries::RowQuery;
 pub use recorder::CallRecorder;
+pub use segment::ExportFailed;
+pub use statement::NoStatement;
 pub use store::{JournalState, JournalStore};

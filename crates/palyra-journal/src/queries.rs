@@ -12,6 +12,7 @@ use serde::de::value::{Error as NoSuchKind, StrDeserializer};
 
 use crate::body;
 use crate::error::JournalError;
+use crate::proof::EntryRecord;
 use crate::schema;
 
 /// Idle connections that are kept; more are opened when more threads read at once.
@@ -111,6 +112,27 @@ pub(crate) fn entries_of(
     recorded(connection, sql, params![stream])
 }
 
+/// The lines of one stream's entries, each with its place in the whole.
+pub(crate) fn lines_of(
+    connection: &Connection,
+    stream: &str,
+) -> Result<Vec<(u64, String)>, JournalError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT seq, stream, revision, kind, at, body FROM entries
+         WHERE stream = ?1 ORDER BY revision",
+    )?;
+    let mut rows = statement.query([stream])?;
+    let (mut lines, mut buffer) = (Vec::new(), Vec::new());
+    while let Some(row) = rows.next()? {
+        let record = entry_record(row)?;
+        record.spell(&mut buffer);
+        let line = String::from_utf8(buffer.clone())
+            .map_err(|_| JournalError::corrupt(format!("entry {} is no text", record.seq)))?;
+        lines.push((record.seq, line));
+    }
+    Ok(lines)
+}
+
 fn recorded(
     connection: &Connection,
     sql: &str,
@@ -131,6 +153,24 @@ fn recorded(
         });
     }
     Ok(entries)
+}
+
+/// An entry as it lies in the file: `seq, stream, revision, kind, at, body`.
+pub(crate) fn entry_record<'a>(
+    row: &'a rusqlite::Row<'_>,
+) -> Result<EntryRecord<'a>, JournalError> {
+    let text = |column| {
+        let value = row.get_ref(column)?;
+        value.as_str().map_err(rusqlite::Error::from)
+    };
+    Ok(EntryRecord {
+        seq: from_sql(row.get(0)?)?,
+        stream: text(1)?,
+        revision: from_sql(row.get(2)?)?,
+        kind: text(3)?,
+        at: row.get(4)?,
+        body: row.get_ref(5)?.as_blob().map_err(rusqlite::Error::from)?,
+    })
 }
 
 /// The place of the last entry; 0 when there is none.
@@ -226,15 +266,20 @@ pub(crate) fn blob(
     let Some((kind, salt, bytes)) = stored else {
         return Ok(None);
     };
-    let kind: StrDeserializer<'_, NoSuchKind> = kind.as_str().into_deserializer();
-    let blob = Blob {
-        kind: BlobKind::deserialize(kind).map_err(|_| damaged())?,
-        salt: salt.try_into().map_err(|_| damaged())?,
-        bytes,
-    };
+    let blob = assemble(&kind, &salt, bytes).ok_or_else(damaged)?;
     (blob.commitment() == *commitment)
         .then_some(Some(blob))
         .ok_or_else(damaged)
+}
+
+/// A blob from its columns, if they can be one.
+pub(crate) fn assemble(kind: &str, salt: &[u8], bytes: Vec<u8>) -> Option<Blob> {
+    let kind: StrDeserializer<'_, NoSuchKind> = kind.into_deserializer();
+    Some(Blob {
+        kind: BlobKind::deserialize(kind).ok()?,
+        salt: salt.try_into().ok()?,
+        bytes,
+    })
 }
 
 /// SQLite counts in signed numbers; ours start at 1 and never get near the end.

@@ -3,6 +3,7 @@
 //! A file that is not ours, is damaged or comes from a later version is refused before anything
 //! is written to it.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction};
 
 use crate::error::JournalError;
 
@@ -19,7 +20,10 @@ use crate::error::JournalError;
 const APPLICATION_ID: i64 = 0x504c_5952;
 
 /// The format written and read here.
-const FORMAT: i64 = 1;
+const FORMAT: i64 = 2;
+
+/// Before there were proofs; such a file is brought up to date when it is opened.
+const WITHOUT_PROOFS: i64 = 1;
 
 /// How long to wait for another process, such as a backup, that holds the file.
 const BUSY: Duration = Duration::from_secs(5);
@@ -69,6 +73,31 @@ CREATE INDEX projections_by_state ON projections (name, state, key);
 CREATE TABLE folds (name TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
 ";
 
+/// What the second format adds.
+const PROOFS: &str = "
+CREATE TABLE signer (
+    id        INTEGER PRIMARY KEY CHECK (id = 1),
+    first_key TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE checkpoints (
+    size   INTEGER PRIMARY KEY,
+    note   TEXT NOT NULL,
+    leaves BLOB NOT NULL
+) STRICT;
+CREATE TRIGGER checkpoints_are_never_changed BEFORE UPDATE ON checkpoints
+    BEGIN SELECT RAISE(ABORT, 'checkpoints are never changed'); END;
+CREATE TRIGGER checkpoints_are_never_removed BEFORE DELETE ON checkpoints
+    BEGIN SELECT RAISE(ABORT, 'checkpoints are never removed'); END;
+
+CREATE TABLE nodes (
+    level INTEGER NOT NULL,
+    place INTEGER NOT NULL,
+    hash  BLOB NOT NULL,
+    PRIMARY KEY (level, place)
+) STRICT, WITHOUT ROWID;
+";
+
 /// Opens the file for the writer, making it when there is none.
 pub(crate) fn open_writer(path: &Path) -> Result<Connection, JournalError> {
     let cannot = |source: io::Error| JournalError::Open {
@@ -109,6 +138,81 @@ pub(crate) fn open_reader(path: &Path) -> Result<Connection, JournalError> {
     let connection = connect(path)?;
     connection.execute_batch("PRAGMA query_only = ON; PRAGMA cache_size = -2048;")?;
     Ok(connection)
+}
+
+/// Opens a file that may be anybody's, to look at it and nothing else. A file without a log beside
+/// it is read as it lies there; one with a log belongs to a daemon, or was left by one.
+pub(crate) fn open_evidence(path: &Path) -> Result<Connection, JournalError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_URI;
+    let path = std::path::absolute(path).map_err(|source| JournalError::Open {
+        path: path.to_owned(),
+        source: Arc::new(source),
+    })?;
+    let still = if beside(&path, "-wal").exists() {
+        ""
+    } else {
+        "?immutable=1"
+    };
+    let connection = Connection::open_with_flags(format!("{}{still}", uri(&path)), flags)?;
+    connection.busy_timeout(BUSY)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    connection.execute_batch("PRAGMA query_only = ON; PRAGMA cell_size_check = ON;")?;
+    Ok(connection)
+}
+
+/// A path as SQLite takes it beside parameters.
+fn uri(path: &Path) -> String {
+    use std::fmt::Write as _;
+    use std::os::unix::ffi::OsStrExt as _;
+    let mut uri = "file:".to_owned();
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => {
+                uri.push(char::from(*byte));
+            }
+            // Writing to memory does not fail.
+            other => drop(write!(uri, "%{other:02X}")),
+        }
+    }
+    uri
+}
+
+/// In what a file is not a journal as this version makes it.
+pub(crate) fn differs(connection: &Connection) -> Result<Option<String>, JournalError> {
+    let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
+    let found = (
+        number("PRAGMA application_id")?,
+        number("PRAGMA user_version")?,
+    );
+    let words = match found {
+        (APPLICATION_ID, FORMAT) => None,
+        (APPLICATION_ID, WITHOUT_PROOFS) => {
+            Some("was written before there were proofs; start the daemon once to seal it")
+        }
+        (APPLICATION_ID, _) => Some("was written by another version of palyra"),
+        _ => Some("is not a journal"),
+    };
+    if let Some(words) = words {
+        return Ok(Some(words.to_owned()));
+    }
+    let ours = Connection::open_in_memory()?;
+    ours.execute_batch(&format!("{SCHEMA} {PROOFS}"))?;
+    let (ours, found) = (objects(&ours)?, objects(connection)?);
+    let differing = ours.symmetric_difference(&found).next();
+    Ok(differing.map(|(_, name, _)| format!("has another `{name}` than a journal has")))
+}
+
+/// Kind, name and definition of everything in a database.
+type Objects = BTreeSet<(String, String, Option<String>)>;
+
+fn objects(connection: &Connection) -> Result<Objects, JournalError> {
+    let mut statement = connection.prepare("SELECT type, name, sql FROM sqlite_schema")?;
+    let objects = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    Ok(objects.collect::<Result<_, _>>()?)
 }
 
 /// Opens the file, which is there, with nothing decided yet.
@@ -154,6 +258,15 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
+/// Brings a file of an earlier format up to date; what it then lacks is added by whoever knows it.
+pub(crate) fn upgrade(transaction: &Transaction<'_>) -> Result<(), JournalError> {
+    let format = transaction.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0))?;
+    if format == WITHOUT_PROOFS {
+        transaction.execute_batch(&format!("{PROOFS} PRAGMA user_version = {FORMAT};"))?;
+    }
+    Ok(())
+}
+
 /// Reads before it writes: only an empty file is turned into a journal.
 fn recognise(connection: &Connection, path: &Path) -> Result<(), JournalError> {
     let not_ours = || JournalError::NotAJournal {
@@ -168,7 +281,7 @@ fn recognise(connection: &Connection, path: &Path) -> Result<(), JournalError> {
     };
     let format = number("PRAGMA user_version")?;
     match (application, format) {
-        (APPLICATION_ID, FORMAT) => Ok(()),
+        (APPLICATION_ID, FORMAT | WITHOUT_PROOFS) => Ok(()),
         (APPLICATION_ID, found) if found > FORMAT => Err(JournalError::Newer {
             path: path.to_owned(),
             found,
@@ -176,7 +289,7 @@ fn recognise(connection: &Connection, path: &Path) -> Result<(), JournalError> {
         }),
         (0, 0) if number("SELECT count(*) FROM sqlite_schema")? == 0 => {
             connection.execute_batch(&format!(
-                "BEGIN IMMEDIATE; {SCHEMA}
+                "BEGIN IMMEDIATE; {SCHEMA} {PROOFS}
                  PRAGMA application_id = {APPLICATION_ID};
                  PRAGMA user_version = {FORMAT};
                  COMMIT;"

@@ -1,6 +1,7 @@
 //! The journal as the rest of Palyra sees it.
 
 use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
@@ -9,12 +10,18 @@ use palyra_core::entry::{Entry, Fold, Recorded, Row, Stream};
 use palyra_core::{Blob, CallId, Clock, Commitment};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::attestation::{AttestationFile, ProvenEntry};
 use crate::batch::{Append, Appended, Committed, Expected, Prepared, StreamAppend};
 use crate::checkpoints::Checkpoints;
 use crate::error::JournalError;
+use crate::keys::JournalKeys;
+use crate::nodes;
 use crate::projections::Projections;
+use crate::proof::{self, Checkpoint, Hash, Note, SignerKey, VerifierKey};
 use crate::queries::{self, Readers, RowQuery};
 use crate::schema;
+use crate::sealing::Sealer;
+use crate::segment::{self, ExportFailed};
 use crate::unattested::Unattested;
 use crate::writer::{self, Request, Writer};
 
@@ -46,6 +53,8 @@ struct Inner {
     threads: Vec<JoinHandle<()>>,
     readers: Readers,
     shared: Arc<Shared>,
+    signer: Arc<SignerKey>,
+    key: VerifierKey,
 }
 
 impl JournalStore {
@@ -55,6 +64,9 @@ impl JournalStore {
     /// first; rows of one that is no longer given are dropped. A fold whose rule changes takes a
     /// new name.
     ///
+    /// Every group of entries is sealed with the key. When it is another one than so far, the
+    /// first thing recorded is that it took over, and whether the old one vouches for it.
+    ///
     /// # Errors
     /// The file cannot be opened, is damaged, is something else or comes from a later version;
     /// it is left as it was.
@@ -62,6 +74,7 @@ impl JournalStore {
         path: &Path,
         folds: Vec<Box<dyn Fold>>,
         clock: Arc<dyn Clock>,
+        keys: JournalKeys,
     ) -> Result<Self, JournalError> {
         let cannot = |source| JournalError::Open {
             path: path.to_owned(),
@@ -74,24 +87,30 @@ impl JournalStore {
         let mut projections = Projections::new(folds)?;
         let mut connection = schema::open_writer(&path)?;
         projections.reconcile(&mut connection)?;
+        let opened = Sealer::open(&mut connection, keys)?;
+        let signer = opened.sealer.key();
         let shared = Arc::new(Shared::default());
         let checkpoints = Checkpoints::of(&mut connection, schema::connect(&path)?)?;
         let writer = Writer::new(
             connection,
             checkpoints,
             projections,
+            opened,
             clock,
             Arc::clone(&shared),
         )?;
+        let log = || schema::open_log(&path);
+        shared.sync(&log().map_err(cannot)?, writer.head())?;
         let (queue, requests) = mpsc::channel(QUEUE);
-        let threads =
-            writer::start(writer, requests, || schema::open_log(&path)).map_err(cannot)?;
+        let threads = writer::start(writer, requests, log).map_err(cannot)?;
         Ok(Self {
             inner: Arc::new(Inner {
                 queue: Some(queue),
                 threads,
                 readers: Readers::new(path),
                 shared,
+                key: signer.verifier(),
+                signer,
             }),
         })
     }
@@ -167,6 +186,114 @@ impl JournalStore {
     #[must_use]
     pub fn head(&self) -> u64 {
         *self.inner.shared.head.borrow()
+    }
+
+    /// The key that signs this journal's checkpoints; its name is the journal's.
+    #[must_use]
+    pub fn key(&self) -> &VerifierKey {
+        &self.inner.key
+    }
+
+    /// The signed checkpoint about everything that is durable. This reads the disk and blocks.
+    ///
+    /// # Errors
+    /// The file could not be read, or what is in it makes no sense.
+    pub fn checkpoint(&self) -> Result<Note, JournalError> {
+        let head = self.head();
+        let note = self
+            .inner
+            .readers
+            .with(|reader| nodes::last_note(reader, head))?;
+        note.and_then(|note| note.parse().ok())
+            .ok_or_else(|| JournalError::corrupt("the last checkpoint does not read"))
+    }
+
+    /// That an entry is one of the first `size`; `None` when it is not, or they are not all
+    /// durable. This reads the disk and blocks.
+    ///
+    /// # Errors
+    /// As [`checkpoint`](Self::checkpoint).
+    pub fn prove_inclusion(&self, seq: u64, size: u64) -> Result<Option<Vec<Hash>>, JournalError> {
+        let Some(index) = seq.checked_sub(1).filter(|_| size <= self.head()) else {
+            return Ok(None);
+        };
+        self.inner.readers.with(|reader| {
+            proof::inclusion(index, size, |level, index| {
+                nodes::node(reader, level, index)
+            })
+        })
+    }
+
+    /// That the first `size` entries begin with the first `old`; `None` when they are not all
+    /// durable. This reads the disk and blocks.
+    ///
+    /// # Errors
+    /// As [`checkpoint`](Self::checkpoint).
+    pub fn prove_consistency(
+        &self,
+        old: u64,
+        size: u64,
+    ) -> Result<Option<Vec<Hash>>, JournalError> {
+        if size > self.head() {
+            return Ok(None);
+        }
+        self.inner.readers.with(|reader| {
+            proof::consistency(old, size, |level, index| nodes::node(reader, level, index))
+        })
+    }
+
+    /// Writes everything after this place, up to the last checkpoint, as lines that anybody can
+    /// verify ([`crate::verify`]); gives the place of the last entry. This reads the disk and
+    /// blocks.
+    ///
+    /// # Errors
+    /// The journal has no such place or could not be read, or `out` refused.
+    pub fn export(&self, after: u64, out: &mut dyn Write) -> Result<u64, ExportFailed> {
+        let head = self.head();
+        if after > head {
+            return Err(JournalError::NoSuchPlace { place: after, head }.into());
+        }
+        let mut written = Ok(0);
+        self.inner.readers.with(|reader| {
+            written = segment::export(reader, after, head, out);
+            Ok(())
+        })?;
+        written
+    }
+
+    /// A call's attestation as a file that proves itself; `None` for a call that was not executed, or
+    /// is not over. This reads the disk and blocks.
+    ///
+    /// # Errors
+    /// As [`checkpoint`](Self::checkpoint).
+    pub fn attestation(&self, call: &CallId) -> Result<Option<AttestationFile>, JournalError> {
+        let mut streams = vec![call.to_string()];
+        let entries = self.read_stream(&Stream::Call(call.clone()))?;
+        let over = |recorded: &Recorded| matches!(recorded.entry, Entry::Attested { .. });
+        if !entries.last().is_some_and(over) {
+            return Ok(None);
+        }
+        for recorded in entries {
+            if let Entry::Admitted { approval, .. } = recorded.entry {
+                streams.extend(approval.map(|approval| approval.to_string()));
+            }
+        }
+        let lines = self.inner.readers.with(|reader| {
+            let lines = streams.iter().map(|name| queries::lines_of(reader, name));
+            lines.collect::<Result<Vec<_>, _>>()
+        })?;
+        // Later than everything that was just read.
+        let checkpoint = self.checkpoint()?;
+        let size = Checkpoint::unverified(&checkpoint)
+            .map_err(|error| JournalError::corrupt(error.to_string()))?
+            .size;
+        let mut entries = Vec::new();
+        for (seq, line) in lines.into_iter().flatten().filter(|(seq, _)| *seq <= size) {
+            let path = self.prove_inclusion(seq, size)?;
+            let path = path.ok_or_else(|| JournalError::corrupt(format!("entry {seq} is lost")))?;
+            entries.push(ProvenEntry { line, path });
+        }
+        AttestationFile::new(entries, &checkpoint, &self.inner.signer).map(Some)
     }
 
     /// One row of a projection. This reads the disk and blocks.

@@ -50,6 +50,7 @@ const fn matters(entry: &Entry) -> bool {
         | Entry::PolicyStaged { .. }
         | Entry::PolicyWithdrawn { .. }
         | Entry::Flooded { .. }
-        | Entry::DaemonStarted { .. } => false,
+        | Entry::DaemonStarted { .. }
+        | Entry::KeyRotated { .. } => false,
     }
 }

@@ -11,17 +11,19 @@ use std::fs::File;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use palyra_core::entry::{Entry, Recorded};
+use palyra_core::entry::{Entry, Recorded, Stream};
 use palyra_core::{Clock, Timestamp};
 use rusqlite::{Connection, params};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::batch::{Appended, Committed, Prepared, PreparedStream};
+use crate::batch::{Appended, Committed, Expected, Prepared, PreparedStream, StreamAppend};
 use crate::cache::Generations;
 use crate::checkpoints::Checkpoints;
 use crate::error::JournalError;
 use crate::projections::Projections;
+use crate::proof::EntryRecord;
 use crate::queries::{self, to_sql};
+use crate::sealing::{Opened, Sealer};
 use crate::store::Shared;
 
 /// A group is closed at this many appends,
@@ -120,6 +122,7 @@ impl Written {
 pub(crate) struct Writer {
     connection: Connection,
     projections: Projections,
+    sealer: Sealer,
     clock: Arc<dyn Clock>,
     shared: Arc<Shared>,
     /// The last place that is written; durable is what [`Shared`] says.
@@ -146,15 +149,16 @@ impl Writer {
         connection: Connection,
         checkpoints: Checkpoints,
         projections: Projections,
+        opened: Opened,
         clock: Arc<dyn Clock>,
         shared: Arc<Shared>,
     ) -> Result<Self, JournalError> {
         let data_version = data_version(&connection)?;
         let head = queries::last_seq(&connection)?;
-        shared.durable(head);
-        Ok(Self {
+        let mut writer = Self {
             connection,
             projections,
+            sealer: opened.sealer,
             clock,
             shared,
             head,
@@ -162,7 +166,30 @@ impl Writer {
             data_version,
             lost: false,
             checkpoints: Arc::new(checkpoints),
-        })
+        };
+        if let Some(handover) = opened.handover {
+            writer.append_first(handover)?;
+        }
+        Ok(writer)
+    }
+
+    /// The last place that is written; durable it is once the log is synced.
+    pub(crate) const fn head(&self) -> u64 {
+        self.head
+    }
+
+    /// Appends before anybody else can.
+    fn append_first(&mut self, entry: Entry) -> Result<(), JournalError> {
+        let only = StreamAppend {
+            stream: Stream::Journal,
+            expected: Expected::Any,
+            entries: vec![entry],
+        };
+        let mut batch = Prepared::new(vec![only], Vec::new())?;
+        let mut group = Group::new(self.clock.now());
+        self.begin(&mut group)?;
+        self.stage(&mut group, &mut batch)??;
+        self.commit(&group)
     }
 
     /// Fills one group and writes it, or none of it; durable it is not yet.
@@ -223,7 +250,7 @@ impl Writer {
             self.forget();
         }
         if self.lost {
-            self.head = queries::last_seq(&self.connection)?;
+            self.head = self.sealer.reload(&self.connection)?;
             self.data_version = data_version;
             self.lost = false;
         }
@@ -331,6 +358,14 @@ impl Writer {
                 });
             }
             group.last_seq = seq;
+            self.sealer.add(&EntryRecord {
+                seq,
+                stream: &stream.name,
+                revision: place,
+                kind: entry.kind(),
+                at: group.at.as_millis(),
+                body,
+            });
             let recorded = Recorded {
                 seq,
                 stream: std::mem::take(&mut stream.name),
@@ -366,8 +401,10 @@ impl Writer {
     /// Returns once the group is in the log, where every connection sees it.
     fn commit(&mut self, group: &Group) -> Result<(), JournalError> {
         self.projections.write(&self.connection)?;
+        self.sealer.write(&self.connection)?;
         self.connection.prepare_cached("COMMIT")?.execute([])?;
         self.projections.committed();
+        self.sealer.committed();
         self.head = group.last_seq;
         Ok(())
     }
@@ -384,6 +421,7 @@ impl Writer {
 
     fn forget(&mut self) {
         self.projections.forget();
+        self.sealer.forget();
         self.known.clear();
         self.lost = true;
     }

@@ -165,6 +165,12 @@ impl Daemon {
         self.folder.path().join("home")
     }
 
+    /// Where `palyra` remembers what it saw of journals.
+    #[must_use]
+    pub fn state_folder(&self) -> PathBuf {
+        self.folder.path().join("state")
+    }
+
     /// A folder to work on.
     #[must_use]
     pub fn workspace(&self) -> PathBuf {
@@ -200,6 +206,8 @@ impl Daemon {
             .env("PATH", path)
             .env("HOME", user_home)
             .env("PALYRA_HOME", self.home_folder())
+            // What is seen of journals is remembered there, and not for this user.
+            .env("XDG_STATE_HOME", self.state_folder())
             .env("NO_COLOR", "1")
             .current_dir(self.workspace());
         if let Some(uid) = self.uid {

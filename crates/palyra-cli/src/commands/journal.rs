@@ -8,6 +8,7 @@ use palyra_core::entry::{Answer, Entry, WhyActivated};
 use palyra_core::{ApprovalDecision, Clock, Ending, SystemClock, Timestamp};
 use serde_json::Value;
 
+use super::proofs;
 use crate::args::JournalAction;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -22,11 +23,19 @@ const PAUSE: Duration = Duration::from_millis(250);
 const BATCH: u64 = 500;
 
 pub(super) async fn run(action: &JournalAction, session: &Session) -> Result<Exit, Failure> {
-    let JournalAction::Tail { lines, follow } = action;
+    match action {
+        JournalAction::Tail { lines, follow } => tail(*lines, *follow, session).await,
+        JournalAction::Verify(args) => proofs::verify(args, session),
+        JournalAction::Checkpoint => proofs::checkpoint(session).await,
+        JournalAction::Export { out, after } => proofs::export(out.as_ref(), *after, session).await,
+    }
+}
+
+async fn tail(lines: u32, follow: bool, session: &Session) -> Result<Exit, Failure> {
     let output = &session.output;
     let mut client = session.connect().await?;
     let status: Status = in_time(client.get("/api/v1/status")).await?;
-    let mut after = status.journal_head.saturating_sub(u64::from(*lines));
+    let mut after = status.journal_head.saturating_sub(u64::from(lines));
     let mut found = Vec::new();
     while after < status.journal_head {
         let page = entries(&mut client, after).await?;
@@ -34,7 +43,7 @@ pub(super) async fn run(action: &JournalAction, session: &Session) -> Result<Exi
         after = last.seq;
         found.extend(page.items);
     }
-    if !*follow {
+    if !follow {
         let page = Page {
             items: found,
             next: None,
@@ -213,6 +222,7 @@ fn words(entry: &Entry) -> String {
             format!("{refused} calls of {principal} turned away: {limit}")
         }
         Entry::DaemonStarted { version } => format!("version {version}"),
+        Entry::KeyRotated { previous, next, .. } => format!("{next} after {previous}"),
     }
 }
 

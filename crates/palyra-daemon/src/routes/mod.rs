@@ -6,6 +6,7 @@ pub mod calls;
 pub mod journal;
 pub mod judging;
 pub mod policy;
+pub mod proofs;
 pub mod status;
 pub mod tools;
 
@@ -65,6 +66,7 @@ pub fn router(gateway: GatewayService, about: About) -> Router {
         )
         .route("/api/v1/calls", get(calls::list).post(calls::call))
         .route("/api/v1/calls/{id}", get(calls::show))
+        .route("/api/v1/calls/{id}/attestation", get(proofs::attestation))
         .route("/api/v1/approvals", get(approvals::list))
         .route("/api/v1/approvals/{id}", get(approvals::show))
         .route("/api/v1/approvals/{id}/decide", post(approvals::decide))
@@ -78,6 +80,8 @@ pub fn router(gateway: GatewayService, about: About) -> Router {
         .route("/api/v1/policy/explain", post(judging::explain))
         .route("/api/v1/policy/simulate", post(judging::simulate))
         .route("/api/v1/policy/replay", post(judging::replay))
+        .route("/api/v1/journal/checkpoint", get(proofs::checkpoint))
+        .route("/api/v1/journal/export", get(proofs::export))
         .fallback(async || no_route())
         .method_not_allowed_fallback(async || wrong_method())
         .layer(axum::extract::DefaultBodyLimit::disable())

@@ -17,6 +17,7 @@ mod guarantees;
 mod lifecycle;
 mod past;
 mod policies;
+mod proofs;
 mod readme;
 mod scripts;
 mod tool_is_no_principal;

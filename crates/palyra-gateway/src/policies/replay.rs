@@ -247,7 +247,7 @@ mod tests {
 
     use palyra_core::entry::{Answer, Entry, Stream};
     use palyra_core::{Blob, BlobKind, CallId, Clock, DigestKey, SystemClock};
-    use palyra_journal::{Append, Expected, StreamAppend};
+    use palyra_journal::{Append, Expected, JournalKeys, StreamAppend};
     use palyra_policy::Baseline;
     use palyra_policy::operator::NamedSource;
 
@@ -295,7 +295,8 @@ mod tests {
     async fn what_was_erased_is_listed_and_never_guessed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal.db");
-        let journal = JournalStore::open(&path, Vec::new(), Arc::new(SystemClock)).unwrap();
+        let keys = JournalKeys::generate().unwrap();
+        let journal = JournalStore::open(&path, Vec::new(), Arc::new(SystemClock), keys).unwrap();
         let now = SystemClock.now();
         let (summary, events) = told_on_a_thread(&journal, now).await;
         assert_eq!(summary, Some(ReplaySummary::default()), "an empty journal");

@@ -154,7 +154,8 @@ fn next(mut beside: Beside, recorded: &Recorded) -> Option<Beside> {
         }
         Entry::PolicyWithdrawn { .. } => beside.staged = None,
         Entry::PolicyRefused { digest, .. } => beside.refused = Some(*digest),
-        Entry::Proposed { .. }
+        Entry::KeyRotated { .. }
+        | Entry::Proposed { .. }
         | Entry::Decided { .. }
         | Entry::ApprovalRequested { .. }
         | Entry::ApprovalDecided { .. }

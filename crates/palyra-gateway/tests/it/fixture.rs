@@ -14,7 +14,7 @@ use palyra_gateway::{
     Budget, Caller, Event, FloodLimits, GatewayService, People, ProposedCall, Settings,
 };
 use palyra_identity::AgentsFold;
-use palyra_journal::JournalStore;
+use palyra_journal::{JournalKeys, JournalStore};
 use palyra_policy::Baseline;
 use palyra_sandbox::{Sandbox, SandboxSettings};
 
@@ -49,7 +49,8 @@ impl House {
             Box::new(PolicyVersionsFold),
             Box::new(PolicyBesideFold),
         ];
-        let journal = JournalStore::open(&own.join("journal"), folds, Arc::clone(&clock));
+        let keys = JournalKeys::generate().unwrap();
+        let journal = JournalStore::open(&own.join("journal"), folds, Arc::clone(&clock), keys);
         let place = PolicyPlace {
             folder: home.join("policies"),
             baseline: Baseline::Standard,

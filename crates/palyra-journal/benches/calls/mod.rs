@@ -11,7 +11,7 @@ use palyra_core::{
     Blob, BlobKind, CallId, Clock, DeviceId, DigestKey, Ending, ExecutionReport, Plan as _,
     Principal, ReplyPlan, RunId, SystemClock, UserName,
 };
-use palyra_journal::{CallRecorder, JournalStore};
+use palyra_journal::{CallRecorder, JournalKeys, JournalStore};
 use serde_json::json;
 use tokio::runtime::Runtime;
 
@@ -24,7 +24,13 @@ pub(crate) struct Calls {
 impl Calls {
     pub(crate) fn open(file: &Path) -> Self {
         Self {
-            journal: JournalStore::open(file, Vec::new(), Arc::new(SystemClock)).unwrap(),
+            journal: JournalStore::open(
+                file,
+                Vec::new(),
+                Arc::new(SystemClock),
+                JournalKeys::generate().unwrap(),
+            )
+            .unwrap(),
         }
     }
 

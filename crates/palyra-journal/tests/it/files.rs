@@ -7,7 +7,7 @@ use std::path::Path;
 use palyra_core::entry::Stream;
 use palyra_journal::{Expected, JournalError, JournalState, JournalStore};
 
-use crate::support::{Place, clock, started};
+use crate::support::{Place, clock, keys, started};
 
 fn mode(file: &Path) -> u32 {
     fs::metadata(file).unwrap().permissions().mode() & 0o777
@@ -105,38 +105,11 @@ async fn entries_cannot_be_changed_removed_or_replaced() {
     assert_eq!(journal.read(0, 10).unwrap(), before);
 }
 
-/// Another process writes while the journal is open: it must not be believed to be as it was.
-#[tokio::test]
-async fn what_another_process_appended_is_noticed() {
-    let place = Place::new();
-    let journal = place.open();
-    let append = |revision| {
-        journal.append_if(
-            Stream::Daemon,
-            Expected::Revision(revision),
-            vec![started("x")],
-        )
-    };
-    append(0).await.unwrap();
-    place
-        .shell()
-        .execute_batch(
-            r#"INSERT INTO entries VALUES
-               (2, 'daemon', 2, 'interrupted', 0, CAST('{"kind":"interrupted","v":1}' AS BLOB))"#,
-        )
-        .unwrap();
-    assert!(matches!(
-        append(1).await,
-        Err(JournalError::Conflict { found: 2, .. })
-    ));
-    assert_eq!(append(2).await.unwrap().last_seq, 3);
-}
-
 fn refused(place: &Place) -> JournalError {
     let before = fs::read(place.file()).unwrap();
     let listing = || fs::read_dir(place.folder()).unwrap().count();
     let files = listing();
-    let error = JournalStore::open(&place.file(), Vec::new(), clock()).unwrap_err();
+    let error = JournalStore::open(&place.file(), Vec::new(), clock(), keys()).unwrap_err();
     assert_eq!(fs::read(place.file()).unwrap(), before, "left untouched");
     assert_eq!(listing(), files, "and nothing put beside it");
     error
@@ -170,15 +143,15 @@ fn a_later_format_is_refused_and_left_alone() {
     drop(place.open());
     place
         .shell()
-        .execute_batch("PRAGMA user_version = 2")
+        .execute_batch("PRAGMA user_version = 3")
         .unwrap();
     let error = refused(&place);
     assert!(
         matches!(
             error,
             JournalError::Newer {
-                found: 2,
-                known: 1,
+                found: 3,
+                known: 2,
                 ..
             }
         ),
@@ -203,7 +176,7 @@ async fn damage_inside_is_reported_when_it_is_met() {
     let middle = bytes.len() / 2 / 4096 * 4096;
     bytes[middle..middle + 4096].fill(0xee);
     fs::write(place.file(), &bytes).unwrap();
-    let outcome = JournalStore::open(&place.file(), Vec::new(), clock())
+    let outcome = JournalStore::open(&place.file(), Vec::new(), clock(), keys())
         .and_then(|journal| journal.read(0, usize::MAX));
     assert!(
         matches!(outcome, Err(JournalError::Corrupt { .. })),
@@ -214,28 +187,26 @@ async fn damage_inside_is_reported_when_it_is_met() {
 #[tokio::test]
 async fn an_entry_that_makes_no_sense_is_reported_with_its_place() {
     let place = Place::new();
-    drop(place.open());
-    for (seq, body) in [
+    let journal = place.open();
+    let entries = vec![started("x"), started("x"), started("x")];
+    let append = journal.append_if(Stream::Daemon, Expected::Any, entries);
+    append.await.unwrap();
+    let shell = place.shell();
+    shell
+        .execute_batch("DROP TRIGGER entries_are_never_changed")
+        .unwrap();
+    for (seq, body) in (1_u32..).zip([
         r#"{"kind":"interrupted","v":2}"#,
         r#"{"kind":"nonsense","v":1}"#,
         "{",
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let seq = seq + 1;
-        place
-            .shell()
+    ]) {
+        shell
             .execute(
-                "INSERT INTO entries VALUES (?1, 'daemon', ?1, 'x', 0, CAST(?2 AS BLOB))",
-                rusqlite::params![i64::try_from(seq).unwrap(), body],
+                "UPDATE entries SET body = CAST(?2 AS BLOB) WHERE seq = ?1",
+                rusqlite::params![seq, body],
             )
             .unwrap();
-        let error = place
-            .open()
-            .read(seq as u64 - 1, 1)
-            .unwrap_err()
-            .to_string();
+        let error = journal.read(u64::from(seq) - 1, 1).unwrap_err().to_string();
         assert!(error.contains(&format!("entry {seq} ")), "{error}");
     }
 }
@@ -244,10 +215,10 @@ async fn an_entry_that_makes_no_sense_is_reported_with_its_place() {
 fn a_missing_folder_and_a_folder_in_the_way_are_named() {
     let place = Place::new();
     let missing = place.folder().join("nowhere/journal.db");
-    let error = JournalStore::open(&missing, Vec::new(), clock()).unwrap_err();
+    let error = JournalStore::open(&missing, Vec::new(), clock(), keys()).unwrap_err();
     assert!(matches!(error, JournalError::Open { .. }));
     assert!(error.to_string().contains("nowhere"), "{error}");
-    let error = JournalStore::open(place.folder(), Vec::new(), clock()).unwrap_err();
+    let error = JournalStore::open(place.folder(), Vec::new(), clock(), keys()).unwrap_err();
     assert!(error.to_string().contains("not a regular file"), "{error}");
 }
 

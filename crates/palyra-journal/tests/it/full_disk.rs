@@ -7,7 +7,7 @@ use palyra_core::entry::Stream;
 use palyra_core::{Blob, BlobKind};
 use palyra_journal::{Append, Expected, JournalError, JournalState, JournalStore};
 
-use crate::support::{Counting, clock, started, to};
+use crate::support::{Counting, clock, keys, started, to};
 
 /// A small filesystem of its own, for those who may mount one.
 struct SmallDisk {
@@ -56,7 +56,8 @@ async fn a_full_disk_is_an_error_until_there_is_space_again() {
     let ballast = disk.folder.path().join("ballast");
     std::fs::write(&ballast, vec![0; 512 << 10]).unwrap();
     let file = disk.folder.path().join("journal.db");
-    let journal = JournalStore::open(&file, vec![Box::new(Counting("counts"))], clock()).unwrap();
+    let journal =
+        JournalStore::open(&file, vec![Box::new(Counting("counts"))], clock(), keys()).unwrap();
 
     let mut acknowledged = 0;
     let error = loop {
@@ -82,6 +83,6 @@ async fn a_full_disk_is_an_error_until_there_is_space_again() {
     let row = journal.row("counts", "daemon").unwrap().unwrap();
     assert_eq!(row.value, (acknowledged + 1).to_string().into_bytes());
     drop(journal);
-    let journal = JournalStore::open(&file, Vec::new(), clock()).unwrap();
+    let journal = JournalStore::open(&file, Vec::new(), clock(), keys()).unwrap();
     assert_eq!(journal.head(), acknowledged + 1);
 }

@@ -3,10 +3,13 @@
 #![expect(clippy::unwrap_used, reason = "a fixture that fails is a failed test")]
 
 mod appending;
+mod attesting;
 mod blobs;
 mod concurrency;
 mod files;
 mod full_disk;
 mod projections;
 mod recording;
+mod sealing;
 mod support;
+mod verifying;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use palyra_core::entry::{Entry, Fold, Recorded, Row, Stream};
 use palyra_journal::{Expected, JournalError, JournalStore, RowQuery};
 
-use crate::support::{Counting, Place, all, call, clock, started, to};
+use crate::support::{Counting, Place, all, call, clock, keys, started, to};
 
 const EVERYTHING: RowQuery = RowQuery {
     state: None,
@@ -103,7 +103,7 @@ async fn a_new_projection_is_made_from_what_is_there_and_an_unused_one_goes() {
 async fn two_projections_of_one_name_are_refused() {
     let place = Place::new();
     let folds: Vec<Box<dyn Fold>> = vec![Box::new(Counting("same")), Box::new(Counting("same"))];
-    let outcome = JournalStore::open(&place.file(), folds, clock());
+    let outcome = JournalStore::open(&place.file(), folds, clock(), keys());
     assert!(matches!(
         outcome,
         Err(JournalError::TwoFolds { name: "same" })

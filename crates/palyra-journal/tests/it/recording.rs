@@ -96,6 +96,28 @@ fn report(ending: Ending) -> ExecutionReport {
     }
 }
 
+/// A call that ran, after a person allowed it if they were `asked`.
+pub(crate) async fn executed(journal: &JournalStore, asked: bool) -> CallId {
+    let (mut recorder, approval) = if asked {
+        let (recorder, approval) = answered(journal, Some(ApprovalDecision::Allow)).await;
+        (recorder, Some(approval))
+    } else {
+        (recorder(journal, &call(), Answer::Permit), None)
+    };
+    admit(&mut recorder, "echo", approval.as_ref())
+        .await
+        .unwrap();
+    let call = recorder.call().clone();
+    let evidence = Evidence {
+        call: &call,
+        plan: &plan(),
+        report: &report(Ending::Exited { code: 0 }),
+        output: &json!({}),
+    };
+    recorder.attest(evidence).await.unwrap();
+    call
+}
+
 fn kinds(journal: &JournalStore, stream: &Stream) -> Vec<&'static str> {
     let entries = journal.read_stream(stream).unwrap();
     entries

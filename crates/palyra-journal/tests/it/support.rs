@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use palyra_core::entry::{Entry, Fold, Recorded, Row, Stream};
 use palyra_core::{CallId, Clock, Timestamp};
-use palyra_journal::{Append, Expected, JournalStore, StreamAppend};
+use palyra_journal::{Append, Expected, JournalKeys, JournalStore, StreamAppend};
 
 /// A clock that moves by one millisecond each time it is looked at: the writer looks once a group,
 /// so entries of one commit have one time.
@@ -18,6 +18,12 @@ impl Clock for Ticking {
         let ticks = self.0.fetch_add(1, Ordering::Relaxed);
         Timestamp::from_millis(1_794_733_261_000 + ticks)
     }
+}
+
+/// The same each time, so that a file can be opened again.
+pub(crate) fn keys() -> JournalKeys {
+    let secret = "PRIVATE+KEY+PeterNeumann+c74f20a3+AYEKFALVFGyNhPJEMzD1QIDr+Y7hfZx09iUvxdXHKDFz";
+    JournalKeys::from_text(secret).unwrap()
 }
 
 pub(crate) fn clock() -> Arc<dyn Clock> {
@@ -48,8 +54,12 @@ impl Place {
         self.open_with(Vec::new())
     }
 
+    pub(crate) fn open_keyed(&self, keys: JournalKeys) -> JournalStore {
+        JournalStore::open(&self.file(), Vec::new(), clock(), keys).unwrap()
+    }
+
     pub(crate) fn open_with(&self, folds: Vec<Box<dyn Fold>>) -> JournalStore {
-        JournalStore::open(&self.file(), folds, clock()).unwrap()
+        JournalStore::open(&self.file(), folds, clock(), keys()).unwrap()
     }
 
     /// Keeps the writer from starting a transaction until this is dropped.

@@ -1,0 +1,439 @@
+//! `palyra journal verify`, `checkpoint` and `export`: what the journal can prove.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use palyra_api::Client;
+use palyra_api::wire::{JournalHead, OutputStream};
+use palyra_journal::proof::{Checkpoint, Hash, Note, VerifierKey, verify_consistency};
+use palyra_journal::verify::{Completeness, Report, Trust, Verdict, verify as verify_file};
+use serde_json::json;
+
+use crate::args::Verify;
+use crate::exit::{Exit, Meaning};
+use crate::failure::Failure;
+use crate::folders::private_file;
+use crate::output::{BAD, GOOD, Output, WAITING};
+use crate::safe;
+use crate::session::{Session, in_time};
+use crate::table::{Cell, Facts};
+use crate::witness::{Seen, Witness};
+
+/// `palyra journal verify`.
+pub(super) fn verify(args: &Verify, session: &Session) -> Result<Exit, Failure> {
+    let file = match &args.path {
+        Some(path) if path.is_dir() => path.join("journal.db"),
+        Some(path) => path.clone(),
+        None => session.home.journal(),
+    };
+    let witness = Witness::from_env();
+    let seen = seen_of(&file, witness.as_ref())?;
+    let given = given_trust(args)?;
+    let trust = seen
+        .iter()
+        .fold(given.clone(), |trust, seen| seen.add_to(trust));
+    let mut report = look(&file, &trust)?;
+    let mut seen = seen;
+    if seen.is_none()
+        && let (Some(origin), Some(witness)) = (&report.origin, &witness)
+        && let Some(elsewhere) = witness.of_origin(origin)?
+    {
+        report = look(&file, &elsewhere.add_to(given))?;
+        seen = Some(elsewhere);
+    }
+    let output = &session.output;
+    let verdict = report.verdict();
+    output.answer(&json!({"verdict": verdict, "report": &report}), |_| {
+        render(&file, &report)
+    })?;
+    warn_of_keys(&report, seen.as_ref(), output);
+    if file == session.home.journal()
+        && let Some(witness) = &witness
+    {
+        remember(&report, seen, session, witness)?;
+    }
+    Ok(Exit::Ours(match verdict {
+        Verdict::Verified => Meaning::Ok,
+        Verdict::SignerUnknown => Meaning::SignerUnknown,
+        Verdict::Faulty => Meaning::Faulty,
+    }))
+}
+
+fn look(file: &Path, trust: &Trust) -> Result<Report, Failure> {
+    let report = tokio::task::block_in_place(|| verify_file(file, trust));
+    report.map_err(|error| cannot_read(file, &error))
+}
+
+pub(super) fn cannot_read(file: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(
+        Meaning::Error,
+        "file_not_read",
+        format!("`{}` cannot be read: {error}", file.display()),
+        "name a journal's file or folder, or an export of `palyra journal export`",
+    )
+}
+
+/// What was seen of the journal that lies in this file's folder.
+fn seen_of(file: &Path, witness: Option<&Witness>) -> Result<Option<Seen>, Failure> {
+    let is_journal = file.file_name().is_some_and(|name| name == "journal.db");
+    match (witness, file.parent()) {
+        (Some(witness), Some(folder)) if is_journal => witness.of_folder(folder),
+        (Some(_) | None, Some(_) | None) => Ok(None),
+    }
+}
+
+fn given_trust(args: &Verify) -> Result<Trust, Failure> {
+    let mut trust = Trust::nobody();
+    if let Some(key) = &args.key {
+        trust = trust.key(key_of(key)?);
+    }
+    if let Some(path) = &args.against {
+        let text = std::fs::read_to_string(path).map_err(|error| cannot_read(path, &error))?;
+        let pinned = text
+            .parse::<Note>()
+            .map_err(Into::into)
+            .and_then(|note| trust.pinned(note));
+        trust = pinned.map_err(|error| {
+            let hint = "give a file that `palyra journal checkpoint` wrote";
+            Failure::usage(format!("`{}`: {error}", path.display()), hint)
+        })?;
+    }
+    Ok(trust)
+}
+
+/// A key, or a file with one.
+pub(super) fn key_of(given: &str) -> Result<VerifierKey, Failure> {
+    let text = match std::fs::read_to_string(given) {
+        Ok(text) => text,
+        Err(_) => given.to_owned(),
+    };
+    text.trim().parse().map_err(|error| {
+        Failure::usage(
+            format!("`{}` is not a key: {error}", safe::line(given)),
+            "`palyra journal checkpoint --json` shows the key of your daemon",
+        )
+    })
+}
+
+fn render(file: &Path, report: &Report) -> String {
+    let faults = report
+        .faults
+        .iter()
+        .map(|fault| Cell::styled(fault.to_string(), BAD));
+    let more = report.fault_count - report.faults.len() as u64;
+    let more = (more > 0).then(|| Cell::styled(format!("and {more} more"), BAD));
+    let range = match report.last {
+        last if last == report.after => "no entries".to_owned(),
+        last => format!("entries {} to {last}", report.after + 1),
+    };
+    let integrity = match report.fault_count {
+        0 => Cell::styled(
+            format!("intact: {range}, {} checkpoints", report.checkpoints),
+            GOOD,
+        ),
+        count => Cell::styled(format!("{count} faults in {range}"), BAD),
+    };
+    let (completeness, style) = completeness(&report.completeness);
+    let anchored = match report.anchored {
+        None => Cell::styled(
+            "nothing: the signer is unknown (give --key or --against)",
+            WAITING,
+        ),
+        Some(size) if size < report.last => Cell::styled(format!("up to entry {size}"), WAITING),
+        Some(size) => Cell::styled(format!("up to entry {size}, the last"), GOOD),
+    };
+    let keys = report.keys.iter().map(|used| {
+        let vouched = match used.vouched {
+            None => "",
+            Some(true) => ", vouched for by the one before",
+            Some(false) => ", vouched for by NOBODY",
+        };
+        Cell::new(format!("{} from entry {}{vouched}", used.key, used.from))
+    });
+    Facts::default()
+        .with("file", file.display().to_string())
+        .with("integrity", integrity)
+        .lines("faults", faults.chain(more))
+        .styled("completeness", completeness, style)
+        .with("anchored", anchored)
+        .lines("signed by", keys)
+        .render()
+}
+
+fn completeness(found: &Completeness) -> (String, anstyle::Style) {
+    match found {
+        Completeness::Unknown => (
+            "unknown: there is no checkpoint from elsewhere to compare with".to_owned(),
+            WAITING,
+        ),
+        Completeness::Complete { size } => (format!("nothing is missing up to entry {size}"), GOOD),
+        Completeness::Cut { found, expected } => (
+            format!("CUT: there are {found} entries, and there were {expected}"),
+            BAD,
+        ),
+        Completeness::Forked { after, by } => (
+            format!(
+                "FORKED: another history, from somewhere in entries {} to {by}",
+                after + 1
+            ),
+            BAD,
+        ),
+    }
+}
+
+/// A new key is worth a loud word, also when everything else is right.
+fn warn_of_keys(report: &Report, seen: Option<&Seen>, output: &Output) {
+    let Some(seen) = seen else { return };
+    let known = seen.key.to_string();
+    for used in report.keys.iter().filter(|used| used.key != known) {
+        let place = report.keys.iter().position(|other| other.key == known);
+        let later =
+            place.is_none_or(|place| report.keys.iter().skip(place).any(|other| other == used));
+        if !later {
+            continue;
+        }
+        let vouched = match used.vouched {
+            Some(true) => "the key before it vouches for it",
+            Some(false) | None => "NOBODY vouches for it",
+        };
+        output.say(&format!(
+            "{WAITING}warning:{WAITING:#} the journal has a new key since it was last seen, from \
+             entry {} on; {vouched}: {}",
+            used.from,
+            safe::line(&used.key)
+        ));
+    }
+}
+
+/// Remembers the home's journal when it continues what was seen, or was never seen.
+fn remember(
+    report: &Report,
+    seen: Option<Seen>,
+    session: &Session,
+    witness: &Witness,
+) -> Result<(), Failure> {
+    let head = report.head.as_ref().and_then(|head| {
+        let note: Note = head.parse().ok()?;
+        let key: VerifierKey = report.keys.last()?.key.parse().ok()?;
+        Some((key, Checkpoint::unverified(&note).ok()?, note))
+    });
+    let (Some((key, checkpoint, note)), Verdict::Verified | Verdict::SignerUnknown) =
+        (head, report.verdict())
+    else {
+        return Ok(());
+    };
+    match seen {
+        Some(mut seen) => {
+            seen.later(key, checkpoint, note);
+            witness.keep(&seen)
+        }
+        None => {
+            session.output.note(
+                "this is the first sight of this journal; from now on it is compared with it",
+            );
+            witness.keep(&Seen::first(&session.home, key, checkpoint, note))
+        }
+    }
+}
+
+/// `palyra journal checkpoint`.
+pub(super) async fn checkpoint(session: &Session) -> Result<Exit, Failure> {
+    let mut client = session.connect().await?;
+    let head = witnessed(&mut client, session).await?;
+    session
+        .output
+        .answer(&head, |head| head.checkpoint.clone())?;
+    session.output.suggest(&format!(
+        "keep this elsewhere; `palyra journal verify --against FILE` compares with it, and the key \
+         is {}",
+        safe::line(&head.key)
+    ));
+    Ok(Exit::OK)
+}
+
+/// `palyra journal export`.
+pub(super) async fn export(
+    out: Option<&PathBuf>,
+    after: u64,
+    session: &Session,
+) -> Result<Exit, Failure> {
+    let mut client = session.connect().await?;
+    witnessed(&mut client, session).await?;
+    let path = format!("/api/v1/journal/export?after={after}");
+    let mut lines = in_time(client.download(&path)).await?;
+    let mut file = out.map(|path| create(path)).transpose()?;
+    while let Some(bytes) = in_time(lines.next()).await? {
+        match &mut file {
+            None => session.output.raw(OutputStream::Stdout, &bytes)?,
+            Some(file) => file
+                .write_all(&bytes)
+                .map_err(|error| Failure::unwritable(&error))?,
+        }
+    }
+    if let (Some(file), Some(path)) = (file, out) {
+        file.sync_all()
+            .map_err(|error| Failure::unwritable(&error))?;
+        session.output.suggest(&format!(
+            "check it anywhere with `palyra journal verify {}`",
+            safe::line(&path.display().to_string())
+        ));
+    }
+    Ok(Exit::OK)
+}
+
+/// Arguments are not in it, but what was called is: for its owner alone.
+pub(super) fn create(path: &Path) -> Result<File, Failure> {
+    private_file()
+        .write(true)
+        .create_new(true)
+        .open(path)
+        .map_err(|error| {
+            Failure::new(
+                Meaning::Error,
+                "file_not_written",
+                format!("`{}` cannot be made: {error}", path.display()),
+                "name a file that is not there yet, in a folder that is",
+            )
+        })
+}
+
+/// The daemon's head, after comparing it with what was seen before.
+async fn witnessed(client: &mut Client, session: &Session) -> Result<JournalHead, Failure> {
+    let Some(witness) = Witness::from_env() else {
+        session.output.note(
+            "neither HOME nor XDG_STATE_HOME is set, so nothing is remembered of this journal",
+        );
+        return head_since(client, None).await;
+    };
+    let seen = witness.of_folder(session.home.state())?;
+    let since = seen.as_ref().and_then(Seen::head).map(|head| head.size);
+    let head = match head_since(client, since).await {
+        Err(failure) if failure.code == "no_such_entry" => return Err(cut(since, &failure)),
+        answered => answered?,
+    };
+    let (key, checkpoint, note) = signed(&head)?;
+    match seen {
+        None => witness.keep(&Seen::first(&session.home, key, checkpoint, note))?,
+        Some(mut seen) => {
+            if let Err(failure) = continues(&seen, &head, &checkpoint) {
+                return Err(where_it_forks(client, &seen, failure).await);
+            }
+            if seen.key != key {
+                session.output.say(&format!(
+                    "{WAITING}warning:{WAITING:#} the journal has a new key since it was last seen; \
+                     `palyra journal verify` tells who vouches for it: {}",
+                    safe::line(&head.key)
+                ));
+            }
+            seen.later(key, checkpoint, note);
+            witness.keep(&seen)?;
+        }
+    }
+    Ok(head)
+}
+
+async fn head_since(client: &mut Client, since: Option<u64>) -> Result<JournalHead, Failure> {
+    let since = since.map(|size| size.to_string());
+    let path = super::with_query("/api/v1/journal/checkpoint", &[("since", since)]);
+    in_time(client.get::<JournalHead>(&path)).await
+}
+
+/// The head, if it is signed by the key that the daemon names.
+fn signed(head: &JournalHead) -> Result<(VerifierKey, Checkpoint, Note), Failure> {
+    let wrong = || {
+        faulty(
+            "journal_unsigned",
+            "the daemon's checkpoint is not signed by its key",
+        )
+    };
+    let key: VerifierKey = head.key.parse().map_err(|_| wrong())?;
+    let note: Note = head.checkpoint.parse().map_err(|_| wrong())?;
+    let checkpoint = Checkpoint::signed_by(&note, &key).map_err(|_| wrong())?;
+    Ok((key, checkpoint, note))
+}
+
+/// Whether a head continues the last one that was seen.
+fn continues(seen: &Seen, head: &JournalHead, checkpoint: &Checkpoint) -> Result<(), Failure> {
+    let forked = || {
+        faulty(
+            "journal_forked",
+            "the daemon's journal is another one than was seen",
+        )
+    };
+    let last = seen.head().ok_or_else(forked)?;
+    proven(last, head, checkpoint).ok_or_else(forked)
+}
+
+fn proven(old: &Checkpoint, head: &JournalHead, new: &Checkpoint) -> Option<()> {
+    let path: Vec<Hash> = head
+        .continues
+        .as_ref()?
+        .iter()
+        .map(|text| text.parse().ok())
+        .collect::<Option<_>>()?;
+    let proof = verify_consistency(old.size, new.size, &path, &old.root, &new.root);
+    (old.origin == new.origin && proof.is_ok()).then_some(())
+}
+
+/// Asks about earlier checkpoints until one is continued.
+async fn where_it_forks(client: &mut Client, seen: &Seen, failure: Failure) -> Failure {
+    let mut by = seen.head().map_or(0, |head| head.size);
+    let mut after = 0;
+    for (checkpoint, _) in seen.checkpoints.iter().rev() {
+        let head = head_since(client, Some(checkpoint.size)).await;
+        let same = head.ok().is_some_and(|head| {
+            signed(&head).is_ok_and(|(_, new, _)| proven(checkpoint, &head, &new).is_some())
+        });
+        if same {
+            after = checkpoint.size;
+            break;
+        }
+        by = checkpoint.size;
+    }
+    Failure {
+        message: format!(
+            "{}: they part somewhere in entries {} to {by}",
+            failure.message,
+            after + 1
+        ),
+        ..failure
+    }
+}
+
+fn cut(since: Option<u64>, failure: &Failure) -> Failure {
+    let expected = since.unwrap_or_default();
+    let message = format!(
+        "the daemon's journal was cut: it was seen with {expected} entries, and now {}",
+        failure.message
+    );
+    faulty("journal_cut", message)
+}
+
+fn faulty(code: &str, message: impl Into<String>) -> Failure {
+    Failure::new(
+        Meaning::Faulty,
+        code,
+        message,
+        "stop the daemon and keep its home as it is; `palyra journal verify` says more",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use palyra_journal::proof::SignerKey;
+
+    use super::*;
+
+    #[test]
+    fn a_key_is_given_as_text_or_as_a_file() {
+        let key = SignerKey::from_seed("o", &[1; 32]).unwrap().verifier();
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("key");
+        std::fs::write(&file, format!("{key}\n")).unwrap();
+        for given in [key.to_string(), file.display().to_string()] {
+            assert_eq!(key_of(&given).unwrap(), key);
+        }
+        assert_eq!(key_of("nonsense").unwrap_err().meaning, Meaning::Usage);
+    }
+}

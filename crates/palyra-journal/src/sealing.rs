@@ -1,0 +1,296 @@
+//! Sealing: what makes a group of entries evidence.
+//!
+//! Each group is one signed checkpoint, written in the transaction that appends it:
+//!
+//! ```text
+//! checkpoints  size, the signed note, and the leaves that the group added, packed
+//! nodes        the subtrees of 256, 65 536, … leaves, once they are complete
+//! ```
+//!
+//! So a group costs one row, and one more every 256 entries; nothing is ever rewritten. What is in
+//! between is made of at most 128 hashes when somebody asks ([`crate::nodes`]).
+
+use std::sync::Arc;
+
+use palyra_core::entry::Entry;
+use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
+
+use crate::error::JournalError;
+use crate::keys::{Handover, JournalKeys};
+use crate::nodes::{self, STEP};
+use crate::proof::{Checkpoint, EntryRecord, Frontier, Hash, Note, SignerKey, VerifierKey};
+use crate::queries::{self, to_sql};
+use crate::schema;
+
+/// The stream in which keys take over from each other.
+const STREAM: &str = "journal";
+
+/// Entries for each checkpoint when a journal without any is sealed.
+const CHUNK: usize = 4_096;
+
+/// Seals what is appended.
+pub(crate) struct Sealer {
+    key: Arc<SignerKey>,
+    /// The tree that is committed.
+    frontier: Frontier,
+    /// The tree with what is written and not committed.
+    ahead: Option<Frontier>,
+    /// The leaves of the open transaction.
+    leaves: Vec<Hash>,
+    buffer: Vec<u8>,
+}
+
+/// A journal that is ready to be sealed.
+pub(crate) struct Opened {
+    pub(crate) sealer: Sealer,
+    /// To be appended first: another key takes over.
+    pub(crate) handover: Option<Entry>,
+}
+
+impl Sealer {
+    /// Opens the tree in the file. A journal that never had one, because it is new or was written
+    /// by an earlier version, is sealed as it is found.
+    pub(crate) fn open(
+        connection: &mut Connection,
+        keys: JournalKeys,
+    ) -> Result<Opened, JournalError> {
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        schema::upgrade(&transaction)?;
+        let first = first_key(&transaction)?;
+        let (key, previous) = match &first {
+            Some(first) => keys.named(first.name()),
+            None => Ok(keys.split()),
+        }
+        .map_err(|error| JournalError::key(&error))?;
+        if first.is_none() {
+            begin(&transaction, &key)?;
+        }
+        let signer = signer(&transaction)?;
+        let frontier = committed(&transaction, &signer)?;
+        transaction.commit()?;
+        let handover = (signer != key.verifier())
+            .then(|| handover(&frontier, &signer, &key, previous.as_ref()))
+            .transpose()?;
+        Ok(Opened {
+            sealer: Self::of(key, frontier),
+            handover,
+        })
+    }
+
+    fn of(key: SignerKey, frontier: Frontier) -> Self {
+        Self {
+            key: Arc::new(key),
+            frontier,
+            ahead: None,
+            leaves: Vec::new(),
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Whose signatures these are.
+    pub(crate) fn key(&self) -> Arc<SignerKey> {
+        Arc::clone(&self.key)
+    }
+
+    /// An entry was inserted; its place is the next one.
+    pub(crate) fn add(&mut self, record: &EntryRecord<'_>) {
+        let leaf = record.leaf(&mut self.buffer);
+        self.leaves.push(leaf);
+    }
+
+    /// Writes what seals the entries of the open transaction.
+    pub(crate) fn write(&mut self, connection: &Connection) -> Result<(), JournalError> {
+        if self.leaves.is_empty() {
+            return Ok(());
+        }
+        let mut ahead = self.frontier.clone();
+        let mut packed = Vec::with_capacity(self.leaves.len() * 32);
+        let mut complete = Vec::new();
+        for leaf in &self.leaves {
+            packed.extend_from_slice(leaf.as_bytes());
+            ahead.push(*leaf, |level, index, node| {
+                if level > 0 && level.is_multiple_of(STEP) {
+                    complete.push((level, index, *node));
+                }
+            });
+        }
+        for (level, index, node) in complete {
+            connection
+                .prepare_cached("INSERT INTO nodes (level, place, hash) VALUES (?1, ?2, ?3)")?
+                .execute(params![level, to_sql(index), node.as_bytes()])?;
+        }
+        insert_checkpoint(connection, &self.key, &ahead, &packed)?;
+        self.ahead = Some(ahead);
+        Ok(())
+    }
+
+    /// What was written is committed.
+    pub(crate) fn committed(&mut self) {
+        self.leaves.clear();
+        if let Some(ahead) = self.ahead.take() {
+            self.frontier = ahead;
+        }
+    }
+
+    /// What was written is gone.
+    pub(crate) fn forget(&mut self) {
+        self.leaves.clear();
+        self.ahead = None;
+    }
+
+    /// Reads from the file where the tree stands, and that nobody else touched its end: what
+    /// somebody slipped in must not get our signature.
+    pub(crate) fn reload(&mut self, connection: &Connection) -> Result<u64, JournalError> {
+        self.frontier = committed(connection, &self.key.verifier())?;
+        Ok(self.frontier.size())
+    }
+}
+
+/// Starts the tree: the first key, the empty checkpoint, and all entries that are there.
+fn begin(transaction: &Transaction<'_>, key: &SignerKey) -> Result<(), JournalError> {
+    transaction.execute(
+        "INSERT INTO signer (id, first_key) VALUES (1, ?1)",
+        [key.verifier().to_string()],
+    )?;
+    insert_checkpoint(transaction, key, &Frontier::default(), &[])?;
+    let key =
+        SignerKey::from_secret(&key.to_secret()).map_err(|error| JournalError::key(&error))?;
+    let mut sealer = Sealer::of(key, Frontier::default());
+    let mut statement = transaction
+        .prepare("SELECT seq, stream, revision, kind, at, body FROM entries ORDER BY seq")?;
+    let mut rows = statement.query([])?;
+    let mut next = 1;
+    while let Some(row) = rows.next()? {
+        let record = queries::entry_record(row)?;
+        if record.seq != next {
+            return Err(JournalError::corrupt(format!("entry {next} is missing")));
+        }
+        next += 1;
+        sealer.add(&record);
+        if sealer.leaves.len() >= CHUNK {
+            sealer.write(transaction)?;
+            sealer.committed();
+        }
+    }
+    sealer.write(transaction)
+}
+
+fn insert_checkpoint(
+    connection: &Connection,
+    key: &SignerKey,
+    frontier: &Frontier,
+    leaves: &[u8],
+) -> Result<(), JournalError> {
+    let checkpoint = Checkpoint {
+        origin: key.name().to_owned(),
+        size: frontier.size(),
+        root: frontier.root(),
+    };
+    let note = checkpoint
+        .sign(key)
+        .map_err(|error| JournalError::key(&error))?;
+    connection
+        .prepare_cached("INSERT INTO checkpoints (size, note, leaves) VALUES (?1, ?2, ?3)")?
+        .execute(params![to_sql(frontier.size()), note.to_string(), leaves])?;
+    Ok(())
+}
+
+fn handover(
+    frontier: &Frontier,
+    signer: &VerifierKey,
+    key: &SignerKey,
+    previous: Option<&SignerKey>,
+) -> Result<Entry, JournalError> {
+    let previous = previous.filter(|previous| previous.verifier() == *signer);
+    if previous.is_none() {
+        tracing::warn!(%signer, "the journal's key is another one, and the old one does not vouch for it");
+    }
+    let next = key.verifier();
+    let handover = Handover {
+        size: frontier.size(),
+        root: frontier.root(),
+        previous: signer,
+        next: &next,
+    };
+    let note = handover
+        .sign(key, previous)
+        .map_err(|error| JournalError::key(&error))?;
+    Ok(Entry::KeyRotated {
+        previous: signer.to_string(),
+        next: next.to_string(),
+        note: note.to_string(),
+    })
+}
+
+/// The key that began; `None` when there is no tree yet.
+fn first_key(connection: &Connection) -> Result<Option<VerifierKey>, JournalError> {
+    let first: Option<String> = connection
+        .query_row("SELECT first_key FROM signer WHERE id = 1", [], |row| {
+            row.get(0)
+        })
+        .optional()?;
+    let parse = |text: String| {
+        let wrong = |_| JournalError::corrupt("the journal's first key does not read");
+        text.parse().map_err(wrong)
+    };
+    first.map(parse).transpose()
+}
+
+/// The key whose signature the last checkpoint should have.
+fn signer(connection: &Connection) -> Result<VerifierKey, JournalError> {
+    signer_after(connection, u64::MAX)
+}
+
+/// The key that signs after this many entries, if every key before it took over as it should.
+pub(crate) fn signer_after(
+    connection: &Connection,
+    size: u64,
+) -> Result<VerifierKey, JournalError> {
+    let first = first_key(connection)?
+        .ok_or_else(|| JournalError::corrupt("the journal's first key is missing"))?;
+    let mut signer = first;
+    let recorded = queries::entries_of(connection, STREAM)?;
+    for recorded in recorded.into_iter().filter(|entry| entry.seq <= size) {
+        let Entry::KeyRotated { next, note, .. } = recorded.entry else {
+            continue;
+        };
+        let wrong = || JournalError::corrupt(format!("entry {} hands no key over", recorded.seq));
+        let next: VerifierKey = next.parse().map_err(|_| wrong())?;
+        let before = nodes::frontier(connection, recorded.seq.saturating_sub(1))?;
+        let handover = Handover {
+            size: before.size(),
+            root: before.root(),
+            previous: &signer,
+            next: &next,
+        };
+        let note: Note = note.parse().map_err(|_| wrong())?;
+        handover.vouched(&note).map_err(|_| wrong())?;
+        signer = next;
+    }
+    Ok(signer)
+}
+
+/// The tree that the last checkpoint is about, which must be all there is.
+fn committed(connection: &Connection, signer: &VerifierKey) -> Result<Frontier, JournalError> {
+    let last = connection
+        .prepare_cached("SELECT note FROM checkpoints ORDER BY size DESC LIMIT 1")?
+        .query_row([], |row| row.get::<_, String>(0))
+        .optional()?
+        .ok_or_else(|| JournalError::corrupt("the last checkpoint is missing"))?;
+    let checkpoint = last
+        .parse::<Note>()
+        .map_err(Into::into)
+        .and_then(|note| Checkpoint::signed_by(&note, signer))
+        .map_err(|error| JournalError::corrupt(format!("the last checkpoint: {error}")))?;
+    let head = queries::last_seq(connection)?;
+    if head != checkpoint.size {
+        return Err(JournalError::corrupt(format!(
+            "the last checkpoint is about {} entries, and there are {head}",
+            checkpoint.size
+        )));
+    }
+    let frontier = nodes::frontier(connection, checkpoint.size)?;
+    (frontier.root() == checkpoint.root)
+        .then_some(frontier)
+        .ok_or_else(|| JournalError::corrupt("the tree does not lead to the last checkpoint"))
+}

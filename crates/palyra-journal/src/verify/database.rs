@@ -1,0 +1,312 @@
+//! A journal's database file, opened so that nothing in it is changed or run.
+//!
+//! The file may have been prepared by somebody: its schema must be ours to the letter, so that a
+//! name we read from is our table and not a view or a virtual table of theirs.
+
+use std::io;
+use std::path::Path;
+
+use palyra_core::Commitment;
+use rusqlite::{Connection, Row};
+
+use super::walk::Walk;
+use super::{Place, Report, Trust};
+use crate::error::JournalError;
+use crate::proof::{Frontier, Hash, VerifierKey};
+use crate::queries::{self, to_sql};
+use crate::{nodes, schema};
+
+pub(super) fn verify(path: &Path, trust: &Trust) -> io::Result<Report> {
+    let opened = schema::open_evidence(path).and_then(|connection| {
+        let differs = schema::differs(&connection)?;
+        Ok((connection, differs))
+    });
+    let (connection, differs) = match opened {
+        Ok(opened) => opened,
+        Err(error) => return unreadable(trust, error),
+    };
+    if let Some(what) = differs {
+        let mut walk = Walk::new(trust, Frontier::default(), None);
+        walk.fault(Place::File, what);
+        return Ok(walk.finish());
+    }
+    // One state of it, also when a daemon is writing meanwhile.
+    if let Err(error) = connection.execute_batch("BEGIN") {
+        return unreadable(trust, error.into());
+    }
+    let (key, unread) = match first_key(&connection) {
+        Ok(key) => (key, None),
+        Err(error) => (None, Some(error)),
+    };
+    let mut walk = Walk::new(trust, Frontier::default(), key);
+    if let Some(error) = unread {
+        walk.fault(Place::File, format!("does not say who signs: {error}"));
+    }
+    let mut verifying = Verifying {
+        connection: &connection,
+        walk,
+        blobs: 0,
+        nodes: 0,
+    };
+    for step in [
+        Verifying::structure,
+        Verifying::history,
+        Verifying::kept_nodes,
+        Verifying::blobs,
+    ] {
+        if let Err(error) = step(&mut verifying) {
+            let what = format!("cannot be read to its end: {error}");
+            verifying.walk.fault(Place::File, what);
+        }
+    }
+    let mut report = verifying.walk.finish();
+    report.blobs = Some(verifying.blobs);
+    Ok(report)
+}
+
+/// A disk that refuses is no evidence of anything; a file that makes no sense is.
+fn unreadable(trust: &Trust, error: JournalError) -> io::Result<Report> {
+    let JournalError::Corrupt { what } = error else {
+        return Err(io::Error::other(error));
+    };
+    let mut walk = Walk::new(trust, Frontier::default(), None);
+    walk.fault(Place::File, format!("cannot be read: {what}"));
+    Ok(walk.finish())
+}
+
+fn first_key(connection: &Connection) -> Result<Option<VerifierKey>, JournalError> {
+    let text: String =
+        connection.query_row("SELECT first_key FROM signer WHERE id = 1", [], |row| {
+            row.get(0)
+        })?;
+    text.parse()
+        .map(Some)
+        .map_err(|error| JournalError::corrupt(format!("the first key: {error}")))
+}
+
+struct Verifying<'c, 't> {
+    connection: &'c Connection,
+    walk: Walk<'t>,
+    blobs: u64,
+    nodes: u64,
+}
+
+impl Verifying<'_, '_> {
+    /// What SQLite itself can tell: pages, order, indexes, types.
+    fn structure(&mut self) -> Result<(), JournalError> {
+        let mut statement = self.connection.prepare("PRAGMA integrity_check(10)")?;
+        let told = statement.query_map([], |row| row.get::<_, String>(0))?;
+        for told in told {
+            let told = told?;
+            if told != "ok" {
+                self.walk.fault(Place::File, format!("is damaged: {told}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Entries and checkpoints, in the order in which they were written.
+    fn history(&mut self) -> Result<(), JournalError> {
+        let mut entries = self
+            .connection
+            .prepare("SELECT seq, stream, revision, kind, at, body FROM entries ORDER BY seq")?;
+        let mut checkpoints = self
+            .connection
+            .prepare("SELECT size, note, leaves FROM checkpoints ORDER BY size")?;
+        let mut entries = entries.query([])?;
+        let mut checkpoints = checkpoints.query([])?;
+        let mut entry = entries.next()?;
+        while let Some(checkpoint) = checkpoints.next()? {
+            let size: i64 = checkpoint.get(0)?;
+            while let Some(row) = entry {
+                if row.get::<_, i64>(0)? > size {
+                    break;
+                }
+                self.entry(row)?;
+                entry = entries.next()?;
+            }
+            self.checkpoint(size, checkpoint)?;
+            self.completed()?;
+        }
+        while let Some(row) = entry {
+            self.entry(row)?;
+            entry = entries.next()?;
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, row: &Row<'_>) -> Result<(), JournalError> {
+        let seq: i64 = row.get(0)?;
+        match queries::entry_record(row) {
+            Ok(record) => {
+                self.walk.entry(&record);
+                self.referred(record.seq, record.kind, record.body)
+            }
+            Err(error) => {
+                let seq = u64::try_from(seq).unwrap_or_default();
+                self.walk.unreadable(seq, &error.to_string());
+                Ok(())
+            }
+        }
+    }
+
+    fn checkpoint(&mut self, size: i64, row: &Row<'_>) -> Result<(), JournalError> {
+        let Ok(size) = u64::try_from(size) else {
+            self.walk
+                .fault(Place::Checkpoint(0), "has a size that is negative");
+            return Ok(());
+        };
+        let texts = (row.get_ref(1)?.as_str(), row.get_ref(2)?.as_blob());
+        let (Ok(note), Ok(packed)) = texts else {
+            self.walk
+                .fault(Place::Checkpoint(size), "is not spelled as one");
+            return Ok(());
+        };
+        let (leaves, rest) = packed.as_chunks::<32>();
+        if !rest.is_empty() {
+            let what = "keeps leaves that are not whole";
+            self.walk.fault(Place::Checkpoint(size), what);
+        }
+        let leaves: Vec<Hash> = leaves.iter().copied().map(Hash::from_bytes).collect();
+        self.walk.checkpoint(size, note, &leaves);
+        Ok(())
+    }
+
+    /// Compares the nodes that the tree has by now with those that are kept.
+    fn completed(&mut self) -> Result<(), JournalError> {
+        for (level, index, node) in self.walk.completed() {
+            self.nodes += 1;
+            let kept = nodes::kept(self.connection, level, index, index + 1)?;
+            if kept.as_slice() != [node] {
+                let last = (index + 1) << level;
+                let what = format!(
+                    "keeps another node over the {} entries up to it",
+                    1_u64 << level
+                );
+                self.walk.fault(Place::Entry(last), what);
+            }
+        }
+        Ok(())
+    }
+
+    fn kept_nodes(&mut self) -> Result<(), JournalError> {
+        let kept: i64 = self
+            .connection
+            .query_row("SELECT count(*) FROM nodes", [], |row| row.get(0))?;
+        if kept != to_sql(self.nodes) {
+            let what = format!("keeps {kept} nodes of the tree instead of {}", self.nodes);
+            self.walk.fault(Place::File, what);
+        }
+        Ok(())
+    }
+
+    /// Whether what an entry commits to is there.
+    fn referred(&mut self, seq: u64, kind: &str, body: &[u8]) -> Result<(), JournalError> {
+        let Some(commitments) = Commitments::of(kind, body) else {
+            return Ok(());
+        };
+        for (what, commitment) in commitments.each() {
+            let there = self
+                .connection
+                .prepare_cached("SELECT 1 FROM blobs WHERE commitment = ?1")?
+                .exists([commitment.0.as_bytes().as_slice()])?;
+            if !there {
+                self.walk
+                    .fault(Place::Entry(seq), format!("has lost its {what}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether each blob is what its commitment says.
+    fn blobs(&mut self) -> Result<(), JournalError> {
+        let mut statement = self
+            .connection
+            .prepare("SELECT id, commitment, kind, salt, bytes FROM blobs ORDER BY id")?;
+        let mut rows = statement.query([])?;
+        let mut expected = 0;
+        while let Some(row) = rows.next()? {
+            expected += 1;
+            let id: i64 = row.get(0)?;
+            if id != expected {
+                let what = format!("is in the place of blob {expected}");
+                self.walk.fault(Place::Blob(id.unsigned_abs()), what);
+                expected = id;
+            }
+            if fits(row) {
+                self.blobs += 1;
+                continue;
+            }
+            // Looking for it reads everything, so not for faults that nobody is told.
+            let filed = row.get_ref(1)?.as_blob().ok();
+            let whose = filed
+                .filter(|_| self.walk.tells_more())
+                .and_then(|commitment| self.whose(commitment));
+            let whose =
+                whose.map_or_else(String::new, |seq| format!(", which entry {seq} commits to"));
+            let what = format!("is not what was committed to{whose}");
+            self.walk.fault(Place::Blob(id.unsigned_abs()), what);
+        }
+        Ok(())
+    }
+
+    /// The first entry that commits to this; looked for only when something is wrong.
+    fn whose(&self, commitment: &[u8]) -> Option<u64> {
+        let hex: String = commitment
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let found: Option<i64> = self
+            .connection
+            .query_row(
+                "SELECT min(seq) FROM entries WHERE instr(body, CAST(?1 AS BLOB)) > 0",
+                [format!("sha256:{hex}")],
+                |row| row.get(0),
+            )
+            .ok()?;
+        found.and_then(|seq| u64::try_from(seq).ok())
+    }
+}
+
+/// Whether a blob's row is what it is filed under.
+fn fits(row: &Row<'_>) -> bool {
+    let blob = |index| row.get_ref(index).ok()?.as_blob().ok();
+    let kind = || row.get_ref(2).ok()?.as_str().ok();
+    let found = || {
+        let blob = queries::assemble(kind()?, blob(3)?, blob(4)?.to_vec())?;
+        Some(blob.commitment())
+    };
+    found().is_some_and(|found| blob(1) == Some(found.0.as_bytes()))
+}
+
+/// What an entry commits to.
+#[derive(serde::Deserialize)]
+struct Commitments {
+    arguments: Option<Commitment>,
+    facts: Option<Commitment>,
+    output: Option<Commitment>,
+}
+
+impl Commitments {
+    /// `None` for kinds of entries that commit to nothing of their own.
+    fn of(kind: &str, body: &[u8]) -> Option<Self> {
+        match kind {
+            // Whether the body was changed is for its leaf to say.
+            "proposed" | "decided" | "approval_requested" | "finished" => {
+                serde_json::from_slice(body).ok()
+            }
+            _ => None,
+        }
+    }
+
+    fn each(&self) -> impl Iterator<Item = (&'static str, Commitment)> {
+        let named = [
+            ("arguments", self.arguments),
+            ("facts", self.facts),
+            ("output", self.output),
+        ];
+        named
+            .into_iter()
+            .filter_map(|(name, commitment)| Some((name, commitment?)))
+    }
+}
