@@ -7,6 +7,7 @@ use palyra_core::{Blob, Commitment};
 
 use crate::body;
 use crate::error::JournalError;
+use crate::proof::LeafStart;
 
 /// The largest blob that is taken; far beyond any output cap and far below SQLite's own limit.
 const MAX_BLOB_BYTES: usize = 256 << 20;
@@ -91,7 +92,13 @@ pub(crate) struct Prepared {
 pub(crate) struct PreparedStream {
     pub(crate) name: String,
     pub(crate) expected: Expected,
-    pub(crate) entries: Vec<(Entry, Vec<u8>)>,
+    pub(crate) entries: Vec<PreparedEntry>,
+}
+
+pub(crate) struct PreparedEntry {
+    pub(crate) entry: Entry,
+    pub(crate) body: Vec<u8>,
+    pub(crate) leaf: LeafStart,
 }
 
 /// A blob with its commitment; shared, so that a refused append can be tried again for free.
@@ -141,7 +148,11 @@ impl Prepared {
 
 impl PreparedStream {
     fn new(given: StreamAppend) -> Result<Self, JournalError> {
-        let spell = |entry: Entry| body::encode(&entry).map(|spelled| (entry, spelled));
+        let spell = |entry: Entry| {
+            let body = body::encode(&entry)?;
+            let leaf = LeafStart::of(&body);
+            Ok(PreparedEntry { entry, body, leaf })
+        };
         Ok(Self {
             name: given.stream.to_string(),
             expected: given.expected,
@@ -149,7 +160,7 @@ impl PreparedStream {
                 .entries
                 .into_iter()
                 .map(spell)
-                .collect::<Result<_, _>>()?,
+                .collect::<Result<_, JournalError>>()?,
         })
     }
 
@@ -168,6 +179,6 @@ impl PreparedStream {
     }
 
     fn bytes(&self) -> usize {
-        self.entries.iter().map(|(_, body)| body.len()).sum()
+        self.entries.iter().map(|entry| entry.body.len()).sum()
     }
 }

@@ -1,96 +1,136 @@
 //! When the write-ahead log is folded back into the file.
+//!
+//! SQLite would do it inside the commit that crosses a line, while that group waits. Here a thread
+//! of its own does it, and rather when nobody writes: folding competes for the disk with the syncs
+//! that appenders wait for. Only a log that is folded back whole starts again at its beginning, so
+//! beyond a second line it is done in the middle of everything, and what is left after a few passes
+//! while nobody may write.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
 
 use rusqlite::Connection;
 
 use crate::error::JournalError;
 
-/// Pages in the log (4 KiB each) at which it is folded back. A page written again and again in
-/// between is copied once, so more is faster; a start after a crash reads them all, so less is
-/// quicker then. 16 MiB read in some 10 ms.
+/// Pages in the log (4 KiB each) at which it is folded back as soon as nobody writes: 16 MiB.
 const PAGES: usize = 4_096;
 
-/// A rest this small is folded back while nobody writes.
+/// And whether anybody writes or not: 64 MiB. A page written again and again in between is copied
+/// once, so more is faster; a start after a crash reads them all, so less is quicker then.
+const TOO_MANY: usize = 16_384;
+
+/// Nobody writes when nothing was committed for this long.
+const QUIET: Duration = Duration::from_millis(10);
+
+/// A rest this small is folded back while nobody may write.
 const REST: usize = 256;
 
 /// Passes while others write, until the rest is small.
 const PASSES: usize = 4;
 
-/// SQLite would do it inside the commit that crosses the line, while that group waits. Here one of
-/// the threads does most of it while the other writes, and then has the turn for the rest: only a
-/// log that is folded back whole starts again at its beginning, so it cannot grow for ever.
+/// What the writer knows of it.
 pub(crate) struct Checkpoints {
-    /// Pages in the log, told by SQLite at each commit.
-    pages: Arc<AtomicUsize>,
-    folding: Mutex<Folding>,
+    log: Arc<Log>,
+    due: SyncSender<()>,
 }
 
-struct Folding {
+/// The log as SQLite tells of it at each commit.
+#[derive(Default)]
+struct Log {
+    pages: AtomicUsize,
+    commits: AtomicUsize,
+}
+
+/// What folds the log back.
+pub(crate) struct Folding {
     /// A connection of its own: the writer's is in the middle of something.
     connection: Connection,
-    seen: usize,
-    due: usize,
+    log: Arc<Log>,
+    due: Receiver<()>,
+    /// Pages at which the next try is worth it.
+    next: usize,
 }
 
 impl Checkpoints {
     /// Takes over from SQLite. `writer` is the connection that writes, `own` another to the same
     /// file.
-    pub(crate) fn of(writer: &mut Connection, own: Connection) -> Result<Self, JournalError> {
-        let pages = Arc::new(AtomicUsize::new(0));
-        let told = Arc::clone(&pages);
+    pub(crate) fn of(
+        writer: &mut Connection,
+        own: Connection,
+    ) -> Result<(Self, Folding), JournalError> {
+        let log = Arc::new(Log::default());
+        let told = Arc::clone(&log);
         writer.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages| {
-            told.store(usize::try_from(pages).unwrap_or(0), Ordering::Relaxed);
+            let pages = usize::try_from(pages).unwrap_or(0);
+            told.pages.store(pages, Ordering::Relaxed);
+            told.commits.fetch_add(1, Ordering::Relaxed);
             Ok(())
         }))?;
-        Ok(Self {
-            pages,
-            folding: Mutex::new(Folding {
-                connection: own,
-                seen: 0,
-                due: PAGES,
-            }),
-        })
+        let (sender, receiver) = sync_channel(1);
+        let folding = Folding {
+            connection: own,
+            log: Arc::clone(&log),
+            due: receiver,
+            next: PAGES,
+        };
+        Ok((Self { log, due: sender }, folding))
     }
 
-    /// Folds the log back when it is long; `turn` keeps the other thread from writing for as long
-    /// as what it gives is held. A failure loses nothing: the log stays as it is.
-    pub(crate) fn run_if_due<T>(&self, turn: impl FnOnce() -> Option<T>) {
-        let pages = self.pages.load(Ordering::Relaxed);
-        let mut folding = match self.folding.try_lock() {
-            Ok(folding) => folding,
-            Err(TryLockError::Poisoned(poisoned)) => PoisonError::into_inner(poisoned),
-            // The other thread is at it.
-            Err(TryLockError::WouldBlock) => return,
-        };
-        if folding.is_due(pages)
-            && let Err(error) = folding.run(turn)
-        {
-            tracing::warn!(%error, "the journal's log could not be folded back yet");
+    /// Has the log folded back soon if it is long.
+    pub(crate) fn look(&self) {
+        if self.log.pages.load(Ordering::Relaxed) >= PAGES {
+            // It knows already, or ended with a panic: then the log grows and nothing is lost.
+            let _knows = self.due.try_send(());
         }
     }
 }
 
 impl Folding {
-    const fn is_due(&mut self, pages: usize) -> bool {
-        if pages < self.seen {
-            // It was folded back completely and started again.
-            self.due = PAGES;
+    /// Folds the log back whenever that is due, until the writer is gone. `turn` keeps everybody
+    /// from writing for as long as what it gives is held. A failure loses nothing: the log stays as
+    /// it is.
+    pub(crate) fn run<T>(mut self, turn: impl Fn() -> Option<T>) {
+        while self.due.recv().is_ok() {
+            if self.is_due()
+                && let Err(error) = self.fold(&turn)
+            {
+                tracing::warn!(%error, "the journal's log could not be folded back yet");
+            }
         }
-        self.seen = pages;
-        if pages < self.due {
-            return false;
-        }
-        // A reader in the middle of the log stops it there; it is tried again a little later.
-        self.due = pages.saturating_add(PAGES / 4);
-        true
     }
 
-    fn run<T>(&self, turn: impl FnOnce() -> Option<T>) -> Result<(), rusqlite::Error> {
+    /// Waits until nobody writes or the log is too long.
+    fn is_due(&mut self) -> bool {
+        loop {
+            let pages = self.log.pages.load(Ordering::Relaxed);
+            if pages < PAGES {
+                // It was folded back completely and started again.
+                self.next = PAGES;
+            }
+            if pages < self.next {
+                return false;
+            }
+            let commits = self.log.commits.load(Ordering::Relaxed);
+            if pages < TOO_MANY {
+                std::thread::sleep(QUIET);
+            }
+            if pages >= TOO_MANY || commits == self.log.commits.load(Ordering::Relaxed) {
+                // A reader in the middle of the log stops it there; it is tried again later.
+                self.next = pages.saturating_add(PAGES / 4);
+                return true;
+            }
+        }
+    }
+
+    fn fold<T>(&self, turn: &impl Fn() -> Option<T>) -> Result<(), rusqlite::Error> {
         for _ in 0..PASSES {
-            if self.pass()? < REST {
-                break;
+            match self.pass()? {
+                0 => return Ok(()),
+                rest if rest < REST => break,
+                _ => {}
             }
         }
         let Some(_turn) = turn() else { return Ok(()) };

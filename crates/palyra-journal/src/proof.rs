@@ -14,6 +14,7 @@ mod tree;
 
 pub use checkpoint::{Checkpoint, NotACheckpoint};
 pub use note::{NotAKey, NotANote, Note, SignatureLine, SignerKey, VerifierKey};
+pub(crate) use record::LeafStart;
 pub use record::{EntryLine, EntryRecord};
 pub use tree::{Frontier, Hash, NotAHash, Unproven, consistency, inclusion, root_of, subtree};
 pub use tree::{verify_consistency, verify_inclusion};

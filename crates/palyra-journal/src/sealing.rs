@@ -18,7 +18,9 @@ use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehav
 use crate::error::JournalError;
 use crate::keys::{Handover, JournalKeys};
 use crate::nodes::{self, STEP};
-use crate::proof::{Checkpoint, EntryRecord, Frontier, Hash, Note, SignerKey, VerifierKey};
+use crate::proof::{
+    Checkpoint, EntryRecord, Frontier, Hash, LeafStart, Note, SignerKey, VerifierKey,
+};
 use crate::queries::{self, to_sql};
 use crate::schema;
 
@@ -93,8 +95,8 @@ impl Sealer {
     }
 
     /// An entry was inserted; its place is the next one.
-    pub(crate) fn add(&mut self, record: &EntryRecord<'_>) {
-        let leaf = record.leaf(&mut self.buffer);
+    pub(crate) fn add(&mut self, record: &EntryRecord<'_>, start: LeafStart) {
+        let leaf = record.leaf_from(start, &mut self.buffer);
         self.leaves.push(leaf);
     }
 
@@ -166,7 +168,7 @@ fn begin(transaction: &Transaction<'_>, key: &SignerKey) -> Result<(), JournalEr
             return Err(JournalError::corrupt(format!("entry {next} is missing")));
         }
         next += 1;
-        sealer.add(&record);
+        sealer.add(&record, LeafStart::of(record.body));
         if sealer.leaves.len() >= CHUNK {
             sealer.write(transaction)?;
             sealer.committed();

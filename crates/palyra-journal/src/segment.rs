@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! {"after":0,"format":"palyra.segment.v1","key":"…","peaks":[]}     where it begins
-//! {"at":…,"body":{…},…}                                             an entry: its leaf's bytes
+//! {"body":{…},…,"time":…}                                           an entry: its leaf's bytes
 //! {"checkpoint":"…","leaves":["…"]}                                 a signed checkpoint
 //! ```
 //!

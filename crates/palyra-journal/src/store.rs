@@ -91,18 +91,11 @@ impl JournalStore {
         let signer = opened.sealer.key();
         let shared = Arc::new(Shared::default());
         let checkpoints = Checkpoints::of(&mut connection, schema::connect(&path)?)?;
-        let writer = Writer::new(
-            connection,
-            checkpoints,
-            projections,
-            opened,
-            clock,
-            Arc::clone(&shared),
-        )?;
+        let writer = Writer::new(connection, projections, opened, clock, Arc::clone(&shared))?;
         let log = || schema::open_log(&path);
         shared.sync(&log().map_err(cannot)?, writer.head())?;
         let (queue, requests) = mpsc::channel(QUEUE);
-        let threads = writer::start(writer, requests, log).map_err(cannot)?;
+        let threads = writer::start(writer, requests, checkpoints, log).map_err(cannot)?;
         Ok(Self {
             inner: Arc::new(Inner {
                 queue: Some(queue),

@@ -4,7 +4,7 @@
 //! which writes the pages to the write-ahead log; then the other has the turn, while the first
 //! syncs the log, moves the head and answers the appenders. So inserting never waits for the disk,
 //! nobody hears of anything before it is durable, and what is durable is always a beginning of
-//! what was written. Folding the log back into the file comes after the answers.
+//! what was written.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -16,9 +16,11 @@ use palyra_core::{Clock, Timestamp};
 use rusqlite::{Connection, params};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::batch::{Appended, Committed, Expected, Prepared, PreparedStream, StreamAppend};
+use crate::batch::{
+    Appended, Committed, Expected, Prepared, PreparedEntry, PreparedStream, StreamAppend,
+};
 use crate::cache::Generations;
-use crate::checkpoints::Checkpoints;
+use crate::checkpoints::{Checkpoints, Folding};
 use crate::error::JournalError;
 use crate::projections::Projections;
 use crate::proof::EntryRecord;
@@ -49,24 +51,37 @@ pub(crate) type Reply = (Answer, Prepared);
 
 type Answer = Result<Appended, JournalError>;
 
-/// Starts the two threads; they end when every handle of the journal is gone. `log` opens the
-/// write-ahead log: a descriptor each, because the kernel tells each descriptor once that pages
-/// were lost, and both must hear it.
+/// Starts the two threads, and the one that folds the log back; they end when every handle of the
+/// journal is gone. `log` opens the write-ahead log: a descriptor each, because the kernel tells
+/// each descriptor once that pages were lost, and both must hear it.
 pub(crate) fn start(
     writer: Writer,
     queue: mpsc::Receiver<Request>,
+    checkpoints: (Checkpoints, Folding),
     log: impl Fn() -> std::io::Result<File>,
 ) -> std::io::Result<Vec<JoinHandle<()>>> {
-    let (shared, checkpoints) = (Arc::clone(&writer.shared), Arc::clone(&writer.checkpoints));
+    let shared = Arc::clone(&writer.shared);
     let turns = Arc::new(Mutex::new(Turn { writer, queue }));
-    let thread = |_| {
+    let (checkpoints, folding) = checkpoints;
+    let checkpoints = Arc::new(checkpoints);
+    let mut threads = Vec::new();
+    for _ in 0..THREADS {
         let (turns, shared, log) = (Arc::clone(&turns), Arc::clone(&shared), log()?);
         let checkpoints = Arc::clone(&checkpoints);
-        std::thread::Builder::new()
-            .name("palyra-journal".to_owned())
-            .spawn(move || take_turns(&turns, &log, &checkpoints, &shared))
-    };
-    (0..THREADS).map(thread).collect()
+        threads.push(thread("palyra-journal", move || {
+            take_turns(&turns, &log, &checkpoints, &shared);
+        })?);
+    }
+    threads.push(thread("palyra-folding", move || {
+        folding.run(|| turns.lock().ok());
+    })?);
+    Ok(threads)
+}
+
+fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(work)
 }
 
 fn take_turns(turns: &Mutex<Turn>, log: &File, checkpoints: &Checkpoints, shared: &Arc<Shared>) {
@@ -78,7 +93,7 @@ fn take_turns(turns: &Mutex<Turn>, log: &File, checkpoints: &Checkpoints, shared
         let Some(written) = turn.take() else { return };
         drop(turn);
         if written.make_durable(log, shared) {
-            checkpoints.run_if_due(|| turns.lock().ok());
+            checkpoints.look();
         }
     }
 }
@@ -133,7 +148,6 @@ pub(crate) struct Writer {
     data_version: i64,
     /// What was known about the disk was thrown away.
     lost: bool,
-    checkpoints: Arc<Checkpoints>,
 }
 
 /// A transaction being filled.
@@ -147,7 +161,6 @@ struct Group {
 impl Writer {
     pub(crate) fn new(
         connection: Connection,
-        checkpoints: Checkpoints,
         projections: Projections,
         opened: Opened,
         clock: Arc<dyn Clock>,
@@ -165,7 +178,6 @@ impl Writer {
             known: Generations::new(REMEMBERED),
             data_version,
             lost: false,
-            checkpoints: Arc::new(checkpoints),
         };
         if let Some(handover) = opened.handover {
             writer.append_first(handover)?;
@@ -332,7 +344,7 @@ impl Writer {
         }
         let mut place = revision - stream.entries.len() as u64;
         let mut entries = std::mem::take(&mut stream.entries);
-        for (entry, body) in &mut entries {
+        for PreparedEntry { entry, body, leaf } in &mut entries {
             place += 1;
             let seq = group.last_seq + 1;
             let inserted = self
@@ -358,14 +370,15 @@ impl Writer {
                 });
             }
             group.last_seq = seq;
-            self.sealer.add(&EntryRecord {
+            let record = EntryRecord {
                 seq,
                 stream: &stream.name,
                 revision: place,
                 kind: entry.kind(),
                 at: group.at.as_millis(),
                 body,
-            });
+            };
+            self.sealer.add(&record, leaf.clone());
             let recorded = Recorded {
                 seq,
                 stream: std::mem::take(&mut stream.name),

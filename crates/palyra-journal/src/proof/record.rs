@@ -3,6 +3,11 @@
 //! The spelling is canonical JSON on one line, with everything that the journal says about an
 //! entry: its place in the whole and in its stream, its kind, its time and its body. An export
 //! holds these very lines, so anybody can compute a leaf with `sha256(0x00 || line)`.
+//!
+//! The body comes first, and what only the writer knows comes after it: so whoever appends hashes
+//! most of the leaf, and the writer, for whom everybody waits, only its end.
+
+use sha2::Digest as _;
 
 use crate::proof::tree::Hash;
 
@@ -26,22 +31,49 @@ pub struct EntryRecord<'a> {
     pub body: &'a [u8],
 }
 
-impl<'a> EntryRecord<'a> {
+/// How a line begins.
+const START: &[u8] = b"{\"body\":";
+
+/// A leaf that is hashed up to the end of its body.
+#[derive(Clone)]
+pub(crate) struct LeafStart(sha2::Sha256);
+
+impl LeafStart {
+    /// The beginning of the leaf of an entry with this body.
+    pub(crate) fn of(body: &[u8]) -> Self {
+        let mut hash = Hash::leaf_start();
+        hash.update(START);
+        hash.update(body);
+        Self(hash)
+    }
+}
+
+impl EntryRecord<'_> {
     /// Its leaf; `buffer` is used on the way.
     #[must_use]
     pub fn leaf(&self, buffer: &mut Vec<u8>) -> Hash {
-        self.spell(buffer);
-        Hash::leaf(buffer)
+        self.leaf_from(LeafStart::of(self.body), buffer)
+    }
+
+    /// Its leaf, from the beginning that belongs to its body; `buffer` is used on the way.
+    pub(crate) fn leaf_from(&self, start: LeafStart, buffer: &mut Vec<u8>) -> Hash {
+        buffer.clear();
+        self.spell_after_body(buffer);
+        let LeafStart(mut hash) = start;
+        hash.update(buffer);
+        Hash::leaf_end(hash)
     }
 
     /// Its line, without the newline, in place of what `buffer` held.
     pub fn spell(&self, buffer: &mut Vec<u8>) {
         buffer.clear();
-        let mut number = NumberText::default();
-        buffer.extend_from_slice(b"{\"at\":");
-        buffer.extend_from_slice(number.of(self.at));
-        buffer.extend_from_slice(b",\"body\":");
+        buffer.extend_from_slice(START);
         buffer.extend_from_slice(self.body);
+        self.spell_after_body(buffer);
+    }
+
+    fn spell_after_body(&self, buffer: &mut Vec<u8>) {
+        let mut number = NumberText::default();
         buffer.extend_from_slice(b",\"kind\":");
         quoted(self.kind, buffer);
         buffer.extend_from_slice(b",\"record\":");
@@ -52,6 +84,8 @@ impl<'a> EntryRecord<'a> {
         buffer.extend_from_slice(number.of(self.seq));
         buffer.extend_from_slice(b",\"stream\":");
         quoted(self.stream, buffer);
+        buffer.extend_from_slice(b",\"time\":");
+        buffer.extend_from_slice(number.of(self.at));
         buffer.push(b'}');
     }
 }
@@ -86,7 +120,6 @@ fn quoted(text: &str, buffer: &mut Vec<u8>) {
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EntryLine<'a> {
-    at: i64,
     #[serde(borrow)]
     body: &'a serde_json::value::RawValue,
     #[serde(borrow)]
@@ -97,6 +130,8 @@ pub struct EntryLine<'a> {
     seq: u64,
     #[serde(borrow)]
     stream: std::borrow::Cow<'a, str>,
+    #[serde(rename = "time")]
+    at: i64,
 }
 
 impl<'a> EntryLine<'a> {
@@ -153,7 +188,7 @@ mod tests {
         let canonical = palyra_core::json::CanonicalJson::parse(&spelled).unwrap();
         assert_eq!(canonical.bytes(), spelled);
         // Proofs that were handed out depend on this very text.
-        let text = r#"{"at":1794733261000,"body":{"kind":"daemon_started","v":1,"version":"0.1.0"},"kind":"daemon_started","record":"palyra.entry.v1","revision":2,"seq":3,"stream":"daemon"}"#;
+        let text = r#"{"body":{"kind":"daemon_started","v":1,"version":"0.1.0"},"kind":"daemon_started","record":"palyra.entry.v1","revision":2,"seq":3,"stream":"daemon","time":1794733261000}"#;
         assert_eq!(String::from_utf8_lossy(&spelled), text);
         assert_eq!(
             record().leaf(&mut Vec::new()).to_string(),
@@ -206,7 +241,7 @@ mod tests {
             text.replace(":1794", ": 1794"),
             text.replace("\"seq\":3", "\"seq\":3.0"),
             text.replace("\"seq\":3", "\"seq\":03"),
-            text.replace("daemon\"}", "d\\u0061emon\"}"),
+            text.replace("daemon\",\"t", "d\\u0061emon\",\"t"),
             text.replace("v1\"", "v2\""),
             text.replace("\"seq\":3", "\"seq\":3,\"seq\":3"),
             text.replace("\"seq\":3,", ""),

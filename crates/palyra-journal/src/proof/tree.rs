@@ -29,9 +29,16 @@ impl Hash {
     /// hashes could be passed off as an entry.
     #[must_use]
     pub fn leaf(data: &[u8]) -> Self {
-        let mut hash = sha2::Sha256::new();
-        hash.update([0]);
-        hash.update(data);
+        Self::leaf_end(Self::leaf_start().chain_update(data))
+    }
+
+    /// What every leaf's hash begins with.
+    pub(crate) fn leaf_start() -> sha2::Sha256 {
+        sha2::Sha256::new_with_prefix([0])
+    }
+
+    /// A leaf that was begun with [`leaf_start`](Self::leaf_start) and has all its bytes.
+    pub(crate) fn leaf_end(hash: sha2::Sha256) -> Self {
         Self(hash.finalize().into())
     }
 
