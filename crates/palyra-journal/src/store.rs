@@ -76,6 +76,26 @@ impl JournalStore {
         clock: Arc<dyn Clock>,
         keys: JournalKeys,
     ) -> Result<Self, JournalError> {
+        Self::open_with(path, folds, clock, keys, |_| {})
+    }
+
+    /// Opens a journal that seals nothing, to know what sealing costs. It cannot be opened again.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    #[cfg(feature = "unsealed")]
+    pub fn open_unsealed(path: &Path, clock: Arc<dyn Clock>) -> Result<Self, JournalError> {
+        let keys = JournalKeys::generate().map_err(|error| JournalError::key(&error))?;
+        Self::open_with(path, Vec::new(), clock, keys, Sealer::switch_off)
+    }
+
+    fn open_with(
+        path: &Path,
+        folds: Vec<Box<dyn Fold>>,
+        clock: Arc<dyn Clock>,
+        keys: JournalKeys,
+        adjust: impl FnOnce(&mut Sealer),
+    ) -> Result<Self, JournalError> {
         let cannot = |source| JournalError::Open {
             path: path.to_owned(),
             source: Arc::new(source),
@@ -87,7 +107,8 @@ impl JournalStore {
         let mut projections = Projections::new(folds)?;
         let mut connection = schema::open_writer(&path)?;
         projections.reconcile(&mut connection)?;
-        let opened = Sealer::open(&mut connection, keys)?;
+        let mut opened = Sealer::open(&mut connection, keys)?;
+        adjust(&mut opened.sealer);
         let signer = opened.sealer.key();
         let shared = Arc::new(Shared::default());
         let checkpoints = Checkpoints::of(&mut connection, schema::connect(&path)?)?;
