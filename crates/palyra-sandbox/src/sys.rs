@@ -36,12 +36,22 @@ const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 /// With `cgroup`, the child starts its life in it. Writing to `cgroup.procs` instead would take a
 /// lock of the whole machine and wait for an RCU grace period.
 pub(crate) fn fork(cgroup: Option<BorrowedFd<'_>>, child: impl FnOnce() -> i32) -> io::Result<Pid> {
+    fork_into(0, cgroup, child)
+}
+
+/// The same, with the child in new namespaces: `CLONE_NEW…` flags.
+pub(crate) fn fork_into(
+    namespaces: i32,
+    cgroup: Option<BorrowedFd<'_>>,
+    child: impl FnOnce() -> i32,
+) -> io::Result<Pid> {
+    let into_cgroup = if cgroup.is_some() {
+        CLONE_INTO_CGROUP
+    } else {
+        0
+    };
     let args = CloneArgs {
-        flags: if cgroup.is_some() {
-            CLONE_INTO_CGROUP
-        } else {
-            0
-        },
+        flags: u64::from(namespaces.unsigned_abs()) | into_cgroup,
         exit_signal: u64::from(libc::SIGCHLD.unsigned_abs()),
         cgroup: cgroup.map_or(0, |fd| u64::from(fd.as_raw_fd().unsigned_abs())),
         ..CloneArgs::default()
@@ -253,4 +263,78 @@ pub(crate) fn landlock_restrict_self(ruleset: BorrowedFd<'_>, flags: u32) -> io:
     // SAFETY: two integers.
     check(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), flags) })
         .map(drop)
+}
+
+/// Moves this process, the helper's only thread, into new namespaces.
+pub(crate) fn unshare(namespaces: i32) -> io::Result<()> {
+    // SAFETY: an integer; no flag here shares less of this process's memory or descriptors.
+    check(unsafe { libc::syscall(libc::SYS_unshare, namespaces) }).map(drop)
+}
+
+/// What `mount_setattr` takes.
+#[repr(C)]
+#[derive(Default)]
+pub(crate) struct MountAttr {
+    pub(crate) set: u64,
+    pub(crate) clear: u64,
+    pub(crate) propagation: u64,
+    pub(crate) userns: u64,
+}
+
+/// Changes the mount that `mount` is a handle of; with `recursive`, those beneath it too.
+pub(crate) fn mount_setattr(
+    mount: BorrowedFd<'_>,
+    recursive: bool,
+    attr: &MountAttr,
+) -> io::Result<()> {
+    const AT_RECURSIVE: i32 = 0x8000;
+    let flags = libc::AT_EMPTY_PATH | if recursive { AT_RECURSIVE } else { 0 };
+    // SAFETY: the path is an empty string that ends with NUL; `attr` lives through the call and
+    // its size is passed along.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            flags,
+            std::ptr::from_ref(attr),
+            size_of::<MountAttr>(),
+        )
+    })
+    .map(drop)
+}
+
+/// Names this machine, as whoever is in this namespace sees it.
+pub(crate) fn set_host_name(name: &str) -> io::Result<()> {
+    // SAFETY: pointer and length belong to `name`.
+    check(unsafe { libc::syscall(libc::SYS_sethostname, name.as_ptr(), name.len()) }).map(drop)
+}
+
+/// Switches the loopback device of this network namespace on.
+pub(crate) fn loopback_up(socket: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: an `ifreq` of zero bytes is a valid value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+        *to = from.cast_signed();
+    }
+    let up = i16::try_from(libc::IFF_UP | libc::IFF_RUNNING).unwrap_or_default();
+    request.ifr_ifru.ifru_flags = up;
+    // SAFETY: this request reads an `ifreq` with a name that ends with NUL, and `request` lives
+    // through the call.
+    let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) };
+    check(done.into()).map(drop)
+}
+
+/// Kills everybody that this process may signal. Only for the first process of a process
+/// namespace: these are those of its call, and it is not one of them.
+pub(crate) fn kill_everybody() {
+    // SAFETY: two integers.
+    unsafe { libc::kill(-1, libc::SIGKILL) };
+}
+
+/// Tries what no call may: to enter another namespace. There is none behind this descriptor, so
+/// nothing comes of it where it is not refused either.
+pub(crate) fn try_setns() -> io::Result<()> {
+    // SAFETY: two integers, and the first is no descriptor.
+    check(unsafe { libc::syscall(libc::SYS_setns, -1, 0) }).map(drop)
 }
