@@ -1,7 +1,7 @@
 //! When the write-ahead log is folded back into the file.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use rusqlite::Connection;
 
@@ -10,10 +10,10 @@ use crate::error::JournalError;
 /// Pages in the log (4 KiB each) at which it is folded back. A page written again and again in
 /// between is copied once, so more is faster; a start after a crash reads them all, so less is
 /// quicker then. 16 MiB read in some 10 ms.
-const PAGES: usize = 4_096;
+const PAGES: usize = if cfg!(test) { 96 } else { 4_096 };
 
 /// A rest this small is folded back while nobody writes.
-const REST: usize = 256;
+const REST: usize = if cfg!(test) { 6 } else { 256 };
 
 /// Passes while others write, until the rest is small.
 const PASSES: usize = 4;
@@ -24,10 +24,12 @@ const PASSES: usize = 4;
 pub(crate) struct Checkpoints {
     /// Pages in the log, told by SQLite at each commit.
     pages: Arc<AtomicUsize>,
+    /// Whether they were told since somebody asked.
+    told: Arc<AtomicBool>,
     folding: Mutex<Folding>,
 }
 
-struct Folding {
+pub(crate) struct Folding {
     /// A connection of its own: the writer's is in the middle of something.
     connection: Connection,
     seen: usize,
@@ -38,37 +40,65 @@ impl Checkpoints {
     /// Takes over from SQLite. `writer` is the connection that writes, `own` another to the same
     /// file.
     pub(crate) fn of(writer: &mut Connection, own: Connection) -> Result<Self, JournalError> {
-        let pages = Arc::new(AtomicUsize::new(0));
-        let told = Arc::clone(&pages);
-        writer.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages| {
-            told.store(usize::try_from(pages).unwrap_or(0), Ordering::Relaxed);
-            Ok(())
-        }))?;
-        Ok(Self {
-            pages,
+        let checkpoints = Self {
+            pages: Arc::default(),
+            told: Arc::default(),
             folding: Mutex::new(Folding {
                 connection: own,
                 seen: 0,
                 due: PAGES,
             }),
-        })
+        };
+        checkpoints.attach(writer)?;
+        Ok(checkpoints)
+    }
+
+    /// Listens to the connection that writes from now on.
+    pub(crate) fn attach(&self, writer: &mut Connection) -> Result<(), JournalError> {
+        let (told, known) = (Arc::clone(&self.told), Arc::clone(&self.pages));
+        self.told.store(false, Ordering::Relaxed);
+        writer.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages| {
+            known.store(usize::try_from(pages).unwrap_or(0), Ordering::Relaxed);
+            told.store(true, Ordering::Relaxed);
+            Ok(())
+        }))?;
+        Ok(())
+    }
+
+    /// Pages in the log after a commit since this was asked the last time; `None` when there was
+    /// none, or it wrote nothing.
+    pub(crate) fn committed(&self) -> Option<u64> {
+        let told = self.told.swap(false, Ordering::Relaxed);
+        told.then(|| self.pages.load(Ordering::Relaxed) as u64)
+    }
+
+    /// Keeps the log from being folded back; `None` while it is.
+    pub(crate) fn pause(&self) -> Option<MutexGuard<'_, Folding>> {
+        match self.folding.try_lock() {
+            Ok(folding) => Some(folding),
+            Err(TryLockError::Poisoned(poisoned)) => Some(PoisonError::into_inner(poisoned)),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Folds the log back when it is long; `turn` keeps the other thread from writing for as long
-    /// as what it gives is held. A failure loses nothing: the log stays as it is.
-    pub(crate) fn run_if_due<T>(&self, turn: impl FnOnce() -> Option<T>) {
+    /// as what it gives is held. A failure loses nothing: the log stays as it is. But a log that is
+    /// in doubt (`still_synced`) must not be folded back: after the next cut of the power it might
+    /// be gone, with half of it in the file.
+    pub(crate) fn run_if_due<T>(
+        &self,
+        turn: impl FnOnce() -> Option<T>,
+        still_synced: impl Fn() -> bool,
+    ) -> Result<(), JournalError> {
         let pages = self.pages.load(Ordering::Relaxed);
-        let mut folding = match self.folding.try_lock() {
-            Ok(folding) => folding,
-            Err(TryLockError::Poisoned(poisoned)) => PoisonError::into_inner(poisoned),
-            // The other thread is at it.
-            Err(TryLockError::WouldBlock) => return,
+        // Taken: the other thread is at it.
+        let Some(mut folding) = self.pause() else {
+            return Ok(());
         };
-        if folding.is_due(pages)
-            && let Err(error) = folding.run(turn)
-        {
-            tracing::warn!(%error, "the journal's log could not be folded back yet");
+        if !folding.is_due(pages) || !still_synced() {
+            return Ok(());
         }
+        Ok(folding.run(turn, still_synced)?)
     }
 }
 
@@ -87,13 +117,29 @@ impl Folding {
         true
     }
 
-    fn run<T>(&self, turn: impl FnOnce() -> Option<T>) -> Result<(), rusqlite::Error> {
+    pub(crate) const fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// Goes on with another connection; gives the one so far.
+    pub(crate) const fn replace(&mut self, connection: Connection) -> Connection {
+        std::mem::replace(&mut self.connection, connection)
+    }
+
+    fn run<T>(
+        &self,
+        turn: impl FnOnce() -> Option<T>,
+        still_synced: impl Fn() -> bool,
+    ) -> Result<(), rusqlite::Error> {
         for _ in 0..PASSES {
             if self.pass()? < REST {
                 break;
             }
         }
         let Some(_turn) = turn() else { return Ok(()) };
+        if !still_synced() {
+            return Ok(());
+        }
         self.pass().map(drop)
     }
 
