@@ -42,7 +42,6 @@ const APPENDERS: usize = 64;
 const ENTRY_BYTES: usize = 512;
 const ROUNDS: usize = 7;
 const WINDOW: Duration = Duration::from_millis(450);
-const FOLDED: Duration = Duration::from_millis(400);
 
 fn main() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -194,7 +193,6 @@ impl Ours {
         }
     }
 
-    /// Appends for a while, and leaves the disk to others only when it is done with it.
     fn round(&self, runtime: &Runtime, window: Duration) -> Groups {
         let before = self.journal.head();
         let start = Instant::now();
@@ -212,8 +210,6 @@ impl Ours {
             .chunk_by(|one, next| one.at == next.at)
             .map(<[_]>::len)
             .collect();
-        // What was written is folded back as soon as nobody writes, and that is ours too.
-        std::thread::sleep(FOLDED);
         Groups { per_second, sizes }
     }
 }

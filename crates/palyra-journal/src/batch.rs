@@ -118,6 +118,20 @@ impl From<Blob> for Committed {
 }
 
 impl Prepared {
+    /// An append of nothing: whether one would go through.
+    pub(crate) const fn nothing() -> Self {
+        Self {
+            streams: Vec::new(),
+            blobs: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Whether this appends nothing.
+    pub(crate) const fn is_nothing(&self) -> bool {
+        self.streams.is_empty() && self.blobs.is_empty()
+    }
+
     /// Spells everything out on the caller's thread; the writer's time is everybody's.
     pub(crate) fn new(
         streams: Vec<StreamAppend>,

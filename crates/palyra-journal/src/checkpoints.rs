@@ -1,139 +1,145 @@
 //! When the write-ahead log is folded back into the file.
-//!
-//! SQLite would do it inside the commit that crosses a line, while that group waits. Here a thread
-//! of its own does it, and rather when nobody writes: folding competes for the disk with the syncs
-//! that appenders wait for. Only a log that is folded back whole starts again at its beginning, so
-//! beyond a second line it is done in the middle of everything, and what is left after a few passes
-//! while nobody may write.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use rusqlite::Connection;
 
 use crate::error::JournalError;
 
-/// Pages in the log (4 KiB each) at which it is folded back as soon as nobody writes: 16 MiB.
-const PAGES: usize = 4_096;
+/// Pages in the log (4 KiB each) at which it is folded back. A page written again and again in
+/// between is copied once, so more is faster; a start after a crash reads them all, so less is
+/// quicker then. 16 MiB read in some 10 ms.
+const PAGES: usize = if cfg!(test) { 96 } else { 4_096 };
 
-/// And whether anybody writes or not: 64 MiB. A page written again and again in between is copied
-/// once, so more is faster; a start after a crash reads them all, so less is quicker then.
-const TOO_MANY: usize = 16_384;
-
-/// Nobody writes when nothing was committed for this long.
-const QUIET: Duration = Duration::from_millis(10);
-
-/// A rest this small is folded back while nobody may write.
-const REST: usize = 256;
+/// A rest this small is folded back while nobody writes.
+const REST: usize = if cfg!(test) { 6 } else { 256 };
 
 /// Passes while others write, until the rest is small.
 const PASSES: usize = 4;
 
-/// What the writer knows of it.
+/// SQLite would do it inside the commit that crosses the line, while that group waits. Here one of
+/// the threads does most of it while the other writes, and then has the turn for the rest: only a
+/// log that is folded back whole starts again at its beginning, so it cannot grow for ever.
 pub(crate) struct Checkpoints {
-    log: Arc<Log>,
-    due: SyncSender<()>,
+    /// Pages in the log, told by SQLite at each commit.
+    pages: Arc<AtomicUsize>,
+    /// Whether they were told since somebody asked.
+    told: Arc<AtomicBool>,
+    folding: Mutex<Folding>,
 }
 
-/// The log as SQLite tells of it at each commit.
-#[derive(Default)]
-struct Log {
-    pages: AtomicUsize,
-    commits: AtomicUsize,
-}
-
-/// What folds the log back.
 pub(crate) struct Folding {
     /// A connection of its own: the writer's is in the middle of something.
     connection: Connection,
-    log: Arc<Log>,
-    due: Receiver<()>,
-    /// Pages at which the next try is worth it.
-    next: usize,
+    seen: usize,
+    due: usize,
 }
 
 impl Checkpoints {
     /// Takes over from SQLite. `writer` is the connection that writes, `own` another to the same
     /// file.
-    pub(crate) fn of(
-        writer: &mut Connection,
-        own: Connection,
-    ) -> Result<(Self, Folding), JournalError> {
-        let log = Arc::new(Log::default());
-        let told = Arc::clone(&log);
-        writer.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages| {
-            let pages = usize::try_from(pages).unwrap_or(0);
-            told.pages.store(pages, Ordering::Relaxed);
-            told.commits.fetch_add(1, Ordering::Relaxed);
-            Ok(())
-        }))?;
-        let (sender, receiver) = sync_channel(1);
-        let folding = Folding {
-            connection: own,
-            log: Arc::clone(&log),
-            due: receiver,
-            next: PAGES,
+    pub(crate) fn of(writer: &mut Connection, own: Connection) -> Result<Self, JournalError> {
+        let checkpoints = Self {
+            pages: Arc::default(),
+            told: Arc::default(),
+            folding: Mutex::new(Folding {
+                connection: own,
+                seen: 0,
+                due: PAGES,
+            }),
         };
-        Ok((Self { log, due: sender }, folding))
+        checkpoints.attach(writer)?;
+        Ok(checkpoints)
     }
 
-    /// Has the log folded back soon if it is long.
-    pub(crate) fn look(&self) {
-        if self.log.pages.load(Ordering::Relaxed) >= PAGES {
-            // It knows already, or ended with a panic: then the log grows and nothing is lost.
-            let _knows = self.due.try_send(());
+    /// Listens to the connection that writes from now on.
+    pub(crate) fn attach(&self, writer: &mut Connection) -> Result<(), JournalError> {
+        let (told, known) = (Arc::clone(&self.told), Arc::clone(&self.pages));
+        self.told.store(false, Ordering::Relaxed);
+        writer.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages| {
+            known.store(usize::try_from(pages).unwrap_or(0), Ordering::Relaxed);
+            told.store(true, Ordering::Relaxed);
+            Ok(())
+        }))?;
+        Ok(())
+    }
+
+    /// Pages in the log after a commit since this was asked the last time; `None` when there was
+    /// none, or it wrote nothing.
+    pub(crate) fn committed(&self) -> Option<u64> {
+        let told = self.told.swap(false, Ordering::Relaxed);
+        told.then(|| self.pages.load(Ordering::Relaxed) as u64)
+    }
+
+    /// Keeps the log from being folded back; `None` while it is.
+    pub(crate) fn pause(&self) -> Option<MutexGuard<'_, Folding>> {
+        match self.folding.try_lock() {
+            Ok(folding) => Some(folding),
+            Err(TryLockError::Poisoned(poisoned)) => Some(PoisonError::into_inner(poisoned)),
+            Err(TryLockError::WouldBlock) => None,
         }
+    }
+
+    /// Folds the log back when it is long; `turn` keeps the other thread from writing for as long
+    /// as what it gives is held. A failure loses nothing: the log stays as it is. But a log that is
+    /// in doubt (`still_synced`) must not be folded back: after the next cut of the power it might
+    /// be gone, with half of it in the file.
+    pub(crate) fn run_if_due<T>(
+        &self,
+        turn: impl FnOnce() -> Option<T>,
+        still_synced: impl Fn() -> bool,
+    ) -> Result<(), JournalError> {
+        let pages = self.pages.load(Ordering::Relaxed);
+        // Taken: the other thread is at it.
+        let Some(mut folding) = self.pause() else {
+            return Ok(());
+        };
+        if !folding.is_due(pages) || !still_synced() {
+            return Ok(());
+        }
+        Ok(folding.run(turn, still_synced)?)
     }
 }
 
 impl Folding {
-    /// Folds the log back whenever that is due, until the writer is gone. `turn` keeps everybody
-    /// from writing for as long as what it gives is held. A failure loses nothing: the log stays as
-    /// it is.
-    pub(crate) fn run<T>(mut self, turn: impl Fn() -> Option<T>) {
-        while self.due.recv().is_ok() {
-            if self.is_due()
-                && let Err(error) = self.fold(&turn)
-            {
-                tracing::warn!(%error, "the journal's log could not be folded back yet");
-            }
+    const fn is_due(&mut self, pages: usize) -> bool {
+        if pages < self.seen {
+            // It was folded back completely and started again.
+            self.due = PAGES;
         }
+        self.seen = pages;
+        if pages < self.due {
+            return false;
+        }
+        // A reader in the middle of the log stops it there; it is tried again a little later.
+        self.due = pages.saturating_add(PAGES / 4);
+        true
     }
 
-    /// Waits until nobody writes or the log is too long.
-    fn is_due(&mut self) -> bool {
-        loop {
-            let pages = self.log.pages.load(Ordering::Relaxed);
-            if pages < PAGES {
-                // It was folded back completely and started again.
-                self.next = PAGES;
-            }
-            if pages < self.next {
-                return false;
-            }
-            let commits = self.log.commits.load(Ordering::Relaxed);
-            if pages < TOO_MANY {
-                std::thread::sleep(QUIET);
-            }
-            if pages >= TOO_MANY || commits == self.log.commits.load(Ordering::Relaxed) {
-                // A reader in the middle of the log stops it there; it is tried again later.
-                self.next = pages.saturating_add(PAGES / 4);
-                return true;
-            }
-        }
+    pub(crate) const fn connection(&self) -> &Connection {
+        &self.connection
     }
 
-    fn fold<T>(&self, turn: &impl Fn() -> Option<T>) -> Result<(), rusqlite::Error> {
+    /// Goes on with another connection; gives the one so far.
+    pub(crate) const fn replace(&mut self, connection: Connection) -> Connection {
+        std::mem::replace(&mut self.connection, connection)
+    }
+
+    fn run<T>(
+        &self,
+        turn: impl FnOnce() -> Option<T>,
+        still_synced: impl Fn() -> bool,
+    ) -> Result<(), rusqlite::Error> {
         for _ in 0..PASSES {
-            match self.pass()? {
-                0 => return Ok(()),
-                rest if rest < REST => break,
-                _ => {}
+            if self.pass()? < REST {
+                break;
             }
         }
         let Some(_turn) = turn() else { return Ok(()) };
+        if !still_synced() {
+            return Ok(());
+        }
         self.pass().map(drop)
     }
 

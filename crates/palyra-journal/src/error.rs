@@ -28,7 +28,8 @@ pub enum JournalError {
     /// The disk refused to read, write or sync.
     #[error("the journal's disk failed: {0}")]
     Io(#[source] Arc<rusqlite::Error>),
-    /// The disk did not say that it kept what was written; whether it did is open.
+    /// The disk did not say that it kept what was written; whether it did is open until the journal
+    /// has been mended, which it tries by itself.
     #[error("the journal's disk may have lost what was written: {0}")]
     Unsynced(#[source] Arc<std::io::Error>),
     /// The file may not be written.
@@ -119,6 +120,22 @@ impl JournalError {
         Self::Corrupt { what: what.into() }
     }
 
+    /// Somebody else has the file.
+    pub(crate) fn locked() -> Self {
+        Self::Locked(Arc::new(failure(rusqlite::ffi::SQLITE_BUSY)))
+    }
+
+    /// There is no space for this.
+    pub(crate) fn full() -> Self {
+        Self::Full(Arc::new(failure(rusqlite::ffi::SQLITE_FULL)))
+    }
+
+    /// The log was mended without this group.
+    pub(crate) fn lost() -> Self {
+        let what = "it was written just before the log was mended";
+        Self::Unsynced(Arc::new(std::io::Error::other(what)))
+    }
+
     pub(crate) fn key(why: &impl std::fmt::Display) -> Self {
         Self::Key {
             why: why.to_string(),
@@ -133,7 +150,9 @@ impl JournalError {
                 "free disk space, then run it again; `palyra status` shows the journal"
             }
             Self::Io(_) => "check the disk (`dmesg`), then `palyra status`, then run it again",
-            Self::Unsynced(_) => "check the disk (`dmesg`), then restart the daemon",
+            Self::Unsynced(_) => {
+                "check the disk (`dmesg`); the journal tries again by itself, see `palyra status`"
+            }
             Self::ReadOnly(_) => {
                 "make the journal's file and folder writable, then check `palyra status`"
             }
@@ -154,8 +173,22 @@ impl JournalError {
     }
 }
 
+fn failure(code: std::ffi::c_int) -> rusqlite::Error {
+    rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None)
+}
+
+/// Whether it was SQLite's own sync that failed.
+fn is_unsynced(error: &rusqlite::Error) -> bool {
+    use rusqlite::ffi::{SQLITE_IOERR_DIR_FSYNC, SQLITE_IOERR_FSYNC};
+    let code = error.sqlite_error().map(|error| error.extended_code);
+    matches!(code, Some(SQLITE_IOERR_FSYNC | SQLITE_IOERR_DIR_FSYNC))
+}
+
 impl From<rusqlite::Error> for JournalError {
     fn from(error: rusqlite::Error) -> Self {
+        if is_unsynced(&error) {
+            return Self::Unsynced(Arc::new(std::io::Error::other(error)));
+        }
         let code = error.sqlite_error_code();
         let corrupt = error.to_string();
         let error = Arc::new(error);

@@ -1,7 +1,7 @@
 //! Reading: connections of their own, which see what is written and never wait for the writer.
 
-use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 
 use palyra_core::entry::{Recorded, Row};
 use palyra_core::{Blob, BlobKind, Commitment, Timestamp};
@@ -47,6 +47,8 @@ impl Default for RowQuery {
 pub(crate) struct Readers {
     path: PathBuf,
     idle: Mutex<Vec<Connection>>,
+    /// Held by whoever reads; taken by whoever has to close all connections for a moment.
+    gate: RwLock<()>,
 }
 
 impl Readers {
@@ -54,7 +56,21 @@ impl Readers {
         Self {
             path,
             idle: Mutex::new(Vec::new()),
+            gate: RwLock::new(()),
         }
+    }
+
+    /// Where the journal is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Waits until nobody reads, closes all connections, and lets nobody read for as long as what
+    /// it gives is held.
+    pub(crate) fn pause(&self) -> RwLockWriteGuard<'_, ()> {
+        let alone = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+        self.close();
+        alone
     }
 
     /// Lends a connection.
@@ -62,6 +78,7 @@ impl Readers {
         &self,
         read: impl FnOnce(&Connection) -> Result<T, JournalError>,
     ) -> Result<T, JournalError> {
+        let _reading = self.gate.read().unwrap_or_else(PoisonError::into_inner);
         let lent = self.idle().pop();
         let connection = match lent {
             Some(connection) => connection,

@@ -15,6 +15,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction};
 
 use crate::error::JournalError;
+use crate::{disk, log};
 
 /// "PLYR", in the file's header: this SQLite file is a journal.
 const APPLICATION_ID: i64 = 0x504c_5952;
@@ -98,18 +99,38 @@ CREATE TABLE nodes (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// Opens the file for the writer, making it when there is none.
+/// Opens the file for the writer, making it when there is none. What a daemon before left in the
+/// log is made durable before anybody believes it.
 pub(crate) fn open_writer(path: &Path) -> Result<Connection, JournalError> {
+    open_log_and_all(path, log::renew)
+}
+
+/// Opens the file for the writer once more; the log is this process's own.
+pub(crate) fn open_writer_again(path: &Path) -> Result<Connection, JournalError> {
+    open_log_and_all(path, |_| Ok(()))
+}
+
+fn open_log_and_all(
+    path: &Path,
+    renew: impl FnOnce(&Path) -> io::Result<()>,
+) -> Result<Connection, JournalError> {
     let cannot = |source: io::Error| JournalError::Open {
         path: path.to_owned(),
         source: Arc::new(source),
     };
     create_if_missing(path).map_err(cannot)?;
     let has_log = beside(path, "-wal").exists();
-    let connection = connect(path)?;
+    let mut connection = connect(path)?;
     // Until the file is known to be ours, closing it must not fold its write-ahead log into it.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, has_log)?;
     recognise(&connection, path)?;
+    if has_log {
+        // Nobody writes meanwhile; then it is read anew.
+        connection.execute_batch("BEGIN IMMEDIATE")?;
+        renew(path).map_err(|error| JournalError::Unsynced(Arc::new(error)))?;
+        connection = connect(path)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    }
     for file in [path.to_owned(), beside(path, "-wal"), beside(path, "-shm")] {
         restrict(&file).map_err(cannot)?;
     }
@@ -117,6 +138,9 @@ pub(crate) fn open_writer(path: &Path) -> Result<Connection, JournalError> {
     // group is filled meanwhile; before the log is folded back, SQLite syncs it all the same.
     connection
         .pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0))?;
+    // Until here a new file has a rollback journal. It is removed, but should it come back after
+    // the power was cut, SQLite would take everything back to before there was a log.
+    disk::sync_folder(path).map_err(cannot)?;
     connection.execute_batch(
         "PRAGMA synchronous = NORMAL;
          PRAGMA cache_size = -16384;
@@ -130,7 +154,7 @@ pub(crate) fn open_writer(path: &Path) -> Result<Connection, JournalError> {
 /// Opens the write-ahead log to sync it. SQLite makes it before the first read and keeps it until
 /// the last connection is closed.
 pub(crate) fn open_log(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).open(beside(path, "-wal"))
+    disk::open(&beside(path, "-wal"))
 }
 
 /// Opens the file, which [`open_writer`] has seen, for reading.
@@ -252,7 +276,7 @@ fn restrict(file: &Path) -> io::Result<()> {
     }
 }
 
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
@@ -265,6 +289,11 @@ pub(crate) fn upgrade(transaction: &Transaction<'_>) -> Result<(), JournalError>
         transaction.execute_batch(&format!("{PROOFS} PRAGMA user_version = {FORMAT};"))?;
     }
     Ok(())
+}
+
+/// Writes something that says nothing new.
+pub(crate) fn touch(connection: &Connection) -> Result<(), JournalError> {
+    Ok(connection.execute_batch(&format!("PRAGMA user_version = {FORMAT}"))?)
 }
 
 /// Reads before it writes: only an empty file is turned into a journal.

@@ -157,8 +157,47 @@ impl Sealer {
     /// Reads from the file where the tree stands, and that nobody else touched its end: what
     /// somebody slipped in must not get our signature.
     pub(crate) fn reload(&mut self, connection: &Connection) -> Result<u64, JournalError> {
-        self.frontier = committed(connection, &self.key.verifier())?;
+        let found = committed(connection, &self.key.verifier())?;
+        let known = &self.frontier;
+        // What is longer continues what was known; what is shorter was cut, and how much may be cut
+        // the caller knows.
+        if found.size() >= known.size()
+            && nodes::frontier(connection, known.size())?.root() != known.root()
+        {
+            return Err(JournalError::corrupt(format!(
+                "the first {} entries are another history",
+                known.size()
+            )));
+        }
+        self.frontier = found;
         Ok(self.frontier.size())
+    }
+}
+
+/// Entries whose leaves are made anew when the journal was read anew.
+const END: u64 = 256;
+
+impl Sealer {
+    /// Compares the last entries with the leaves that the tree is made of.
+    pub(crate) fn compare_end(&self, connection: &Connection) -> Result<(), JournalError> {
+        let size = self.frontier.size();
+        let mut statement = connection.prepare_cached(
+            "SELECT seq, stream, revision, kind, at, body FROM entries
+             WHERE seq > ?1 ORDER BY seq",
+        )?;
+        let mut rows = statement.query([to_sql(size.saturating_sub(END))])?;
+        let mut buffer = Vec::new();
+        while let Some(row) = rows.next()? {
+            let record = queries::entry_record(row)?;
+            let leaf = nodes::node(connection, 0, record.seq.saturating_sub(1))?;
+            if record.leaf(&mut buffer) != leaf {
+                return Err(JournalError::corrupt(format!(
+                    "entry {} changed",
+                    record.seq
+                )));
+            }
+        }
+        Ok(())
     }
 }
 

@@ -1,9 +1,8 @@
 //! The journal as the rest of Palyra sees it.
 
-use std::fs::File;
 use std::io::Write;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use palyra_core::entry::{Entry, Fold, Recorded, Row, Stream};
@@ -15,30 +14,19 @@ use crate::batch::{Append, Appended, Committed, Expected, Prepared, StreamAppend
 use crate::checkpoints::Checkpoints;
 use crate::error::JournalError;
 use crate::keys::JournalKeys;
-use crate::nodes;
 use crate::projections::Projections;
 use crate::proof::{self, Checkpoint, Hash, Note, SignerKey, VerifierKey};
 use crate::queries::{self, Readers, RowQuery};
 use crate::schema;
 use crate::sealing::Sealer;
 use crate::segment::{self, ExportFailed};
+use crate::shared::{JournalState, Mark, Shared};
 use crate::unattested::Unattested;
 use crate::writer::{self, Request, Writer};
+use crate::{log, mending, nodes};
 
 /// How many appends may wait; beyond that, appenders wait to be let in.
 const QUEUE: usize = 1_024;
-
-/// Whether the journal takes entries. Reading goes on either way.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum JournalState {
-    /// The last append went through.
-    Writable,
-    /// The last append failed; the next one tries again.
-    Unwritable {
-        /// For a person.
-        why: String,
-    },
-}
 
 /// A handle of the journal; clones share one file and one writer.
 ///
@@ -51,7 +39,7 @@ pub struct JournalStore {
 struct Inner {
     queue: Option<mpsc::Sender<Request>>,
     threads: Vec<JoinHandle<()>>,
-    readers: Readers,
+    readers: Arc<Readers>,
     shared: Arc<Shared>,
     signer: Arc<SignerKey>,
     key: VerifierKey,
@@ -112,16 +100,33 @@ impl JournalStore {
         let signer = opened.sealer.key();
         let shared = Arc::new(Shared::default());
         let checkpoints = Checkpoints::of(&mut connection, schema::connect(&path)?)?;
-        let writer = Writer::new(connection, projections, opened, clock, Arc::clone(&shared))?;
-        let log = || schema::open_log(&path);
-        shared.sync(&log().map_err(cannot)?, writer.head())?;
+        let readers = Arc::new(Readers::new(path.clone()));
+        let writer = Writer::new(
+            connection,
+            checkpoints,
+            projections,
+            opened,
+            clock,
+            Arc::clone(&shared),
+            Arc::clone(&readers),
+        )?;
+        let opened = path.clone();
+        let log = move || schema::open_log(&opened);
+        let first = Mark {
+            head: writer.head(),
+            number: 0,
+            position: log::Position::at_start(&log().map_err(cannot)?),
+            opened: 0,
+        };
+        shared.sync(&log().map_err(cannot)?, first)?;
         let (queue, requests) = mpsc::channel(QUEUE);
-        let threads = writer::start(writer, requests, checkpoints, log).map_err(cannot)?;
+        mending::start(&shared, queue.downgrade()).map_err(cannot)?;
+        let threads = writer::start(writer, requests, log).map_err(cannot)?;
         Ok(Self {
             inner: Arc::new(Inner {
                 queue: Some(queue),
                 threads,
-                readers: Readers::new(path),
+                readers,
                 shared,
                 key: signer.verifier(),
                 signer,
@@ -137,7 +142,7 @@ impl JournalStore {
     /// # Errors
     /// A stream is not where it was expected, or the journal could not be written: nothing of
     /// this append is recorded. Only after [`JournalError::Unsynced`] it is open whether the disk
-    /// kept it, and the journal takes nothing more until it is opened again.
+    /// kept it, and the journal takes nothing more until it has mended itself.
     pub async fn append(&self, batch: Append) -> Result<Appended, JournalError> {
         let blobs = batch.blobs.into_iter().map(Committed::from).collect();
         self.submit(batch.streams, blobs).await
@@ -199,7 +204,7 @@ impl JournalStore {
     /// The place of the last durable entry; 0 when there is none.
     #[must_use]
     pub fn head(&self) -> u64 {
-        *self.inner.shared.head.borrow()
+        *self.inner.shared.head().borrow()
     }
 
     /// The key that signs this journal's checkpoints; its name is the journal's.
@@ -364,7 +369,7 @@ impl JournalStore {
     /// hears; several moves may be told as one.
     #[must_use]
     pub fn watch(&self) -> watch::Receiver<u64> {
-        self.inner.shared.head.subscribe()
+        self.inner.shared.head().subscribe()
     }
 
     /// Whether the last append went through.
@@ -376,16 +381,8 @@ impl JournalStore {
 
 #[cfg(test)]
 impl JournalStore {
-    /// From the next group on the file may have this many pages; 0 lifts the cap.
-    pub(crate) fn cap(&self, pages: u32) {
-        let cap = &self.inner.shared.page_cap;
-        cap.store(pages, std::sync::atomic::Ordering::SeqCst);
-    }
-
-    /// From now on the disk does, or does not, refuse to sync.
-    pub(crate) fn refuse_sync(&self, refuse: bool) {
-        let refused = &self.inner.shared.refuse_sync;
-        refused.store(refuse, std::sync::atomic::Ordering::SeqCst);
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.inner.shared
     }
 }
 
@@ -407,114 +404,5 @@ impl Drop for Inner {
             // It panicked if this fails, and said so.
             let _ended = thread.join();
         }
-    }
-}
-
-/// What the writer tells everybody.
-pub(crate) struct Shared {
-    head: watch::Sender<u64>,
-    state: Mutex<JournalState>,
-    /// Why the disk cannot be believed any more.
-    unsynced: OnceLock<JournalError>,
-    #[cfg(test)]
-    page_cap: std::sync::atomic::AtomicU32,
-    #[cfg(test)]
-    refuse_sync: std::sync::atomic::AtomicBool,
-}
-
-impl Default for Shared {
-    fn default() -> Self {
-        Self {
-            head: watch::Sender::new(0),
-            state: Mutex::new(JournalState::Writable),
-            unsynced: OnceLock::new(),
-            #[cfg(test)]
-            page_cap: std::sync::atomic::AtomicU32::new(0),
-            #[cfg(test)]
-            refuse_sync: std::sync::atomic::AtomicBool::new(false),
-        }
-    }
-}
-
-impl Shared {
-    /// Everything up to here is on disk; later groups may have said so before.
-    pub(crate) fn durable(&self, head: u64) {
-        self.head.send_if_modified(|known| {
-            let moved = head > *known;
-            *known = head.max(*known);
-            moved
-        });
-    }
-
-    /// Makes what is in the log durable. A sync that failed is never tried again: the kernel may
-    /// have dropped the pages and would call the next one a success.
-    pub(crate) fn sync(&self, log: &File, head: u64) -> Result<(), JournalError> {
-        let synced = log.sync_data();
-        #[cfg(test)]
-        let synced = synced.and_then(|()| self.refused());
-        if let Err(error) = synced {
-            let error = JournalError::Unsynced(Arc::new(error));
-            tracing::error!(%error, "the journal takes no entries until the daemon is restarted");
-            let error = self.unsynced.get_or_init(|| error);
-            self.failed(error);
-        }
-        self.still_synced()?;
-        self.durable(head);
-        Ok(())
-    }
-
-    /// Whether every sync went through.
-    pub(crate) fn still_synced(&self) -> Result<(), JournalError> {
-        self.unsynced
-            .get()
-            .map_or(Ok(()), |error| Err(error.clone()))
-    }
-
-    /// A group was written.
-    pub(crate) fn took(&self) {
-        let mut state = self.state();
-        if *state != JournalState::Writable && self.unsynced.get().is_none() {
-            *state = JournalState::Writable;
-            tracing::info!("the journal takes entries again");
-        }
-    }
-
-    /// A group was lost.
-    pub(crate) fn failed(&self, error: &JournalError) {
-        let mut state = self.state();
-        if *state == JournalState::Writable {
-            tracing::error!(%error, "the journal takes no entries; nothing executes until it does");
-        }
-        *state = JournalState::Unwritable {
-            why: error.to_string(),
-        };
-    }
-
-    /// The writer is gone.
-    pub(crate) fn closed(&self) {
-        *self.state() = JournalState::Unwritable {
-            why: JournalError::Closed.to_string(),
-        };
-    }
-
-    /// Caps the file's size for the writer's connection, which is how a disk gets full in tests.
-    #[cfg(test)]
-    pub(crate) fn cap_pages(&self, writer: &rusqlite::Connection) -> Result<(), JournalError> {
-        let pages = self.page_cap.load(std::sync::atomic::Ordering::SeqCst);
-        let pages = if pages == 0 { u32::MAX - 1 } else { pages };
-        writer.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))?;
-        Ok(())
-    }
-
-    #[cfg(test)]
-    fn refused(&self) -> std::io::Result<()> {
-        let refuse = self.refuse_sync.load(std::sync::atomic::Ordering::SeqCst);
-        (!refuse)
-            .then_some(())
-            .ok_or_else(|| std::io::Error::other("refused"))
-    }
-
-    fn state(&self) -> MutexGuard<'_, JournalState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

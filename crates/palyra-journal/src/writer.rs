@@ -20,13 +20,15 @@ use crate::batch::{
     Appended, Committed, Expected, Prepared, PreparedEntry, PreparedStream, StreamAppend,
 };
 use crate::cache::Generations;
-use crate::checkpoints::{Checkpoints, Folding};
+use crate::checkpoints::Checkpoints;
 use crate::error::JournalError;
+use crate::log::Position;
 use crate::projections::Projections;
 use crate::proof::EntryRecord;
-use crate::queries::{self, to_sql};
+use crate::queries::{self, Readers, to_sql};
+use crate::reserve::Reserve;
 use crate::sealing::{Opened, Sealer};
-use crate::store::Shared;
+use crate::shared::{Mark, Shared};
 
 /// A group is closed at this many appends,
 const MAX_APPENDS: usize = 512;
@@ -51,49 +53,60 @@ pub(crate) type Reply = (Answer, Prepared);
 
 type Answer = Result<Appended, JournalError>;
 
-/// Starts the two threads, and the one that folds the log back; they end when every handle of the
-/// journal is gone. `log` opens the write-ahead log: a descriptor each, because the kernel tells
+/// Starts the two threads; they end when every handle of the journal is gone. `log` opens the write-ahead log: a descriptor each, because the kernel tells
 /// each descriptor once that pages were lost, and both must hear it.
 pub(crate) fn start(
     writer: Writer,
     queue: mpsc::Receiver<Request>,
-    checkpoints: (Checkpoints, Folding),
-    log: impl Fn() -> std::io::Result<File>,
+    log: impl Fn() -> std::io::Result<File> + Send + Sync + 'static,
 ) -> std::io::Result<Vec<JoinHandle<()>>> {
-    let shared = Arc::clone(&writer.shared);
+    let log = Arc::new(log);
+    let (shared, checkpoints) = (Arc::clone(&writer.shared), Arc::clone(&writer.checkpoints));
     let turns = Arc::new(Mutex::new(Turn { writer, queue }));
-    let (checkpoints, folding) = checkpoints;
-    let checkpoints = Arc::new(checkpoints);
-    let mut threads = Vec::new();
-    for _ in 0..THREADS {
-        let (turns, shared, log) = (Arc::clone(&turns), Arc::clone(&shared), log()?);
-        let checkpoints = Arc::clone(&checkpoints);
-        threads.push(thread("palyra-journal", move || {
-            take_turns(&turns, &log, &checkpoints, &shared);
-        })?);
-    }
-    threads.push(thread("palyra-folding", move || {
-        folding.run(|| turns.lock().ok());
-    })?);
-    Ok(threads)
+    let thread = |_| {
+        let (turns, shared) = (Arc::clone(&turns), Arc::clone(&shared));
+        let (checkpoints, open) = (Arc::clone(&checkpoints), Arc::clone(&log));
+        let log = open()?;
+        std::thread::Builder::new()
+            .name("palyra-journal".to_owned())
+            .spawn(move || take_turns(&turns, log, &*open, &checkpoints, &shared))
+    };
+    (0..THREADS).map(thread).collect()
 }
 
-fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
-    std::thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(work)
-}
-
-fn take_turns(turns: &Mutex<Turn>, log: &File, checkpoints: &Checkpoints, shared: &Arc<Shared>) {
+fn take_turns(
+    turns: &Mutex<Turn>,
+    mut log: File,
+    open: &dyn Fn() -> std::io::Result<File>,
+    checkpoints: &Checkpoints,
+    shared: &Arc<Shared>,
+) {
     // Should a fold panic, nobody must believe that the journal still writes.
     let _alarm = Alarm(Arc::clone(shared));
+    let mut opened = 0;
     loop {
         // Poisoned: the other one panicked in the middle of a transaction.
         let Ok(mut turn) = turns.lock() else { return };
-        let Some(written) = turn.take() else { return };
+        let Some(mut written) = turn.take(&log) else {
+            return;
+        };
         drop(turn);
-        if written.make_durable(log, shared) {
-            checkpoints.look();
+        if written.mark.opened != opened {
+            // The descriptor so far is of another time, perhaps of another file.
+            match open() {
+                Ok(anew) => (log, opened) = (anew, written.mark.opened),
+                Err(error) => written.is_lost(JournalError::Unsynced(Arc::new(error)), shared),
+            }
+        }
+        if written.make_durable(&log, shared) {
+            let still_synced = || shared.still_synced().is_ok();
+            let folded = checkpoints.run_if_due(|| turns.lock().ok(), still_synced);
+            if let Err(error) = folded {
+                tracing::warn!(%error, "the journal's log could not be folded back yet");
+                if matches!(error, JournalError::Unsynced(_)) {
+                    shared.failed(&error);
+                }
+            }
         }
     }
 }
@@ -106,23 +119,32 @@ struct Turn {
 
 impl Turn {
     /// Waits for appends and writes them; `None` once there will be no more.
-    fn take(&mut self) -> Option<Written> {
+    fn take(&mut self, log: &File) -> Option<Written> {
         let first = self.queue.blocking_recv()?;
-        Some(self.writer.group(first, &mut self.queue))
+        if first.batch.is_nothing() {
+            self.writer.mend();
+        }
+        Some(self.writer.group(first, &mut self.queue, log))
     }
 }
 
 /// A group that is in the log or failed to get there; nobody has heard yet.
 struct Written {
     outcome: Result<(), JournalError>,
-    head: u64,
+    mark: Mark,
     answers: Vec<(oneshot::Sender<Reply>, Reply)>,
 }
 
 impl Written {
+    /// It cannot be synced.
+    fn is_lost(&mut self, error: JournalError, shared: &Shared) {
+        shared.failed(&error);
+        self.outcome = Err(error);
+    }
+
     /// Syncs the log, answers everybody in the group, and says whether it is durable.
     fn make_durable(self, log: &File, shared: &Shared) -> bool {
-        let outcome = self.outcome.and_then(|()| shared.sync(log, self.head));
+        let outcome = self.outcome.and_then(|()| shared.sync(log, self.mark));
         for (reply, (answer, spent)) in self.answers {
             // A conflict is held back until here: had the group failed, there was none.
             let answer = outcome.clone().and(answer);
@@ -135,27 +157,34 @@ impl Written {
 
 /// Everything whoever has the turn writes with.
 pub(crate) struct Writer {
-    connection: Connection,
+    pub(crate) connection: Connection,
     projections: Projections,
-    sealer: Sealer,
+    pub(crate) sealer: Sealer,
     clock: Arc<dyn Clock>,
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) readers: Arc<Readers>,
     /// The last place that is written; durable is what [`Shared`] says.
-    head: u64,
+    pub(crate) head: u64,
+    reserve: Reserve,
+    /// Groups so far.
+    groups: u64,
     /// Revisions of streams, with those of the open transaction.
     known: Generations<String, u64>,
     /// Differs when another process wrote the file.
-    data_version: i64,
+    pub(crate) data_version: i64,
     /// What was known about the disk was thrown away.
-    lost: bool,
+    pub(crate) lost: bool,
+    /// The file failed, or read as nonsense.
+    pub(crate) doubtful: bool,
+    pub(crate) checkpoints: Arc<Checkpoints>,
 }
 
 /// A transaction being filled.
-struct Group {
-    at: Timestamp,
+pub(crate) struct Group {
+    pub(crate) at: Timestamp,
     last_seq: u64,
     bytes: usize,
-    answers: Vec<(oneshot::Sender<Reply>, Reply)>,
+    pub(crate) answers: Vec<(oneshot::Sender<Reply>, Reply)>,
 }
 
 impl Writer {
@@ -165,6 +194,7 @@ impl Writer {
         opened: Opened,
         clock: Arc<dyn Clock>,
         shared: Arc<Shared>,
+        readers: Arc<Readers>,
     ) -> Result<Self, JournalError> {
         let data_version = data_version(&connection)?;
         let head = queries::last_seq(&connection)?;
@@ -174,10 +204,15 @@ impl Writer {
             sealer: opened.sealer,
             clock,
             shared,
+            reserve: Reserve::beside(readers.path()),
+            readers,
             head,
+            groups: 0,
             known: Generations::new(REMEMBERED),
             data_version,
             lost: false,
+            doubtful: false,
+            checkpoints: Arc::new(checkpoints),
         };
         if let Some(handover) = opened.handover {
             writer.append_first(handover)?;
@@ -205,22 +240,45 @@ impl Writer {
     }
 
     /// Fills one group and writes it, or none of it; durable it is not yet.
-    fn group(&mut self, first: Request, queue: &mut mpsc::Receiver<Request>) -> Written {
+    fn group(
+        &mut self,
+        first: Request,
+        queue: &mut mpsc::Receiver<Request>,
+        log: &File,
+    ) -> Written {
         let mut group = Group::new(self.clock.now());
-        let outcome = self
+        let mut outcome = self
             .fill(&mut group, first, queue)
             .and_then(|()| self.commit(&group));
+        if matches!(outcome, Err(JournalError::Full(_))) && self.reserve.release() {
+            outcome = self.only_ends(&mut group);
+        }
         match &outcome {
+            Ok(()) if self.reserve.is_released() => self.shared.failed(&JournalError::full()),
             Ok(()) => self.shared.took(),
             Err(error) => {
                 self.abandon();
+                self.doubtful |=
+                    matches!(error, JournalError::Corrupt { .. } | JournalError::Io(_));
                 self.shared.failed(error);
             }
         }
+        self.groups += 1;
         Written {
             outcome,
-            head: group.last_seq,
+            mark: self.mark(&group, log),
             answers: group.answers,
+        }
+    }
+
+    /// Where the group that was just committed ends.
+    fn mark(&self, group: &Group, log: &File) -> Mark {
+        let pages = self.checkpoints.committed();
+        Mark {
+            head: group.last_seq,
+            number: self.groups,
+            position: pages.and_then(|pages| Position::of(log, pages).ok()),
+            opened: self.shared.opened(),
         }
     }
 
@@ -250,8 +308,12 @@ impl Writer {
         Ok(())
     }
 
-    fn begin(&mut self, group: &mut Group) -> Result<(), JournalError> {
+    pub(crate) fn begin(&mut self, group: &mut Group) -> Result<(), JournalError> {
         self.shared.still_synced()?;
+        if self.doubtful {
+            self.reconnect()?;
+        }
+        self.reserve.look();
         #[cfg(test)]
         self.shared.cap_pages(&self.connection)?;
         self.connection
@@ -262,7 +324,9 @@ impl Writer {
             self.forget();
         }
         if self.lost {
-            self.head = self.sealer.reload(&self.connection)?;
+            let head = self.sealer.reload(&self.connection)?;
+            self.shared.has_all(head)?;
+            self.head = head;
             self.data_version = data_version;
             self.lost = false;
         }
@@ -272,7 +336,14 @@ impl Writer {
 
     /// Puts one append into the transaction, or says why it alone is refused. `Err` means that
     /// the whole group is lost.
-    fn stage(&mut self, group: &mut Group, batch: &mut Prepared) -> Result<Answer, JournalError> {
+    pub(crate) fn stage(
+        &mut self,
+        group: &mut Group,
+        batch: &mut Prepared,
+    ) -> Result<Answer, JournalError> {
+        if self.reserve.is_released() && !batch.is_an_end() {
+            return Ok(Err(JournalError::full()));
+        }
         let revisions = match self.check(&batch.streams)? {
             Ok(revisions) => revisions,
             Err(conflict) => return Ok(Err(conflict)),
@@ -342,9 +413,24 @@ impl Writer {
         if stream.entries.is_empty() {
             return Ok(());
         }
-        let mut place = revision - stream.entries.len() as u64;
+        let place = revision - stream.entries.len() as u64;
         let mut entries = std::mem::take(&mut stream.entries);
-        for PreparedEntry { entry, body, leaf } in &mut entries {
+        let inserted = self.insert_each(group, stream, &mut entries, place);
+        // Also when it failed: on a full disk a group is tried once more.
+        stream.entries = entries;
+        inserted?;
+        self.known.insert(stream.name.clone(), revision, 1);
+        Ok(())
+    }
+
+    fn insert_each(
+        &mut self,
+        group: &mut Group,
+        stream: &mut PreparedStream,
+        entries: &mut [(Entry, Vec<u8>)],
+        mut place: u64,
+    ) -> Result<(), JournalError> {
+        for (entry, body) in entries {
             place += 1;
             let seq = group.last_seq + 1;
             let inserted = self
@@ -390,8 +476,6 @@ impl Writer {
             (stream.name, *entry) = (recorded.stream, recorded.entry);
             applied?;
         }
-        stream.entries = entries;
-        self.known.insert(stream.name.clone(), place, 1);
         Ok(())
     }
 
@@ -412,9 +496,12 @@ impl Writer {
     }
 
     /// Returns once the group is in the log, where every connection sees it.
-    fn commit(&mut self, group: &Group) -> Result<(), JournalError> {
+    pub(crate) fn commit(&mut self, group: &Group) -> Result<(), JournalError> {
         self.projections.write(&self.connection)?;
         self.sealer.write(&self.connection)?;
+        if group.last_seq == self.head && !self.shared.is_writable() {
+            self.touch()?;
+        }
         self.connection.prepare_cached("COMMIT")?.execute([])?;
         self.projections.committed();
         self.sealer.committed();
@@ -423,7 +510,7 @@ impl Writer {
     }
 
     /// Leaves the disk as it was before the group, and believes nothing else about it.
-    fn abandon(&mut self) {
+    pub(crate) fn abandon(&mut self) {
         if !self.connection.is_autocommit()
             && let Err(error) = self.connection.execute_batch("ROLLBACK")
         {
@@ -432,7 +519,7 @@ impl Writer {
         self.forget();
     }
 
-    fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.projections.forget();
         self.sealer.forget();
         self.known.clear();
@@ -441,7 +528,7 @@ impl Writer {
 }
 
 impl Group {
-    const fn new(at: Timestamp) -> Self {
+    pub(crate) const fn new(at: Timestamp) -> Self {
         Self {
             at,
             last_seq: 0,
@@ -463,7 +550,7 @@ fn is_duplicate(error: &rusqlite::Error) -> bool {
 }
 
 /// A number that differs when another connection changed the file.
-fn data_version(connection: &Connection) -> Result<i64, JournalError> {
+pub(crate) fn data_version(connection: &Connection) -> Result<i64, JournalError> {
     Ok(connection
         .prepare_cached("PRAGMA data_version")?
         .query_row([], |row| row.get(0))?)

@@ -35,15 +35,19 @@ pub(crate) async fn status(
     let gateway = app.gateway.clone();
     let principal = caller.principal.to_string();
     let overview = reading(move || gateway.overview(&caller)).await?;
-    let journal_state = match overview.journal_state {
-        JournalState::Writable => "writable".to_owned(),
-        JournalState::Unwritable { why } => why,
+    let (journal_state, stopped) = match overview.journal_state {
+        JournalState::Writable => ("writable".to_owned(), None),
+        JournalState::Unwritable { why, next_step } => {
+            let words = format!("nothing executes: {why}; {next_step}");
+            (why, Some(words))
+        }
     };
     let running = overview
         .live_calls
         .saturating_sub(overview.pending_approvals);
     let policies = overview.policies.as_ref();
     let mut warnings = policies.map_or_else(Vec::new, PolicyOverview::warnings);
+    warnings.extend(stopped);
     warnings.extend(app.about.warnings.iter().cloned());
     Ok(Json(Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -55,8 +55,8 @@ async fn only_the_owner_may_read_any_of_the_files() {
         .collect();
     assert_eq!(
         files.len(),
-        3,
-        "the journal, its log and its index: {files:?}"
+        4,
+        "the journal, its log, its index and the room for a full disk: {files:?}"
     );
     for file in files {
         assert_eq!(mode(&file), 0o600, "{}", file.display());

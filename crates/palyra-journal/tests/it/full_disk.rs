@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::process::Command;
 
-use palyra_core::entry::Stream;
-use palyra_core::{Blob, BlobKind};
-use palyra_journal::{Append, Expected, JournalError, JournalState, JournalStore};
+use palyra_core::corridor::{Admits as _, Intent};
+use palyra_core::entry::{Answer, Stream};
+use palyra_core::{Blob, BlobKind, DenialCode, Digest, DigestKey, PlanDigest};
+use palyra_journal::{Append, CallRecorder, Expected, JournalError, JournalState, JournalStore};
 
-use crate::support::{Counting, clock, keys, started, to};
+use crate::support::{Counting, call, clock, keys, not_run, started, to};
 
 /// A small filesystem of its own, for those who may mount one.
 struct SmallDisk {
@@ -15,11 +16,17 @@ struct SmallDisk {
 }
 
 impl SmallDisk {
-    fn mount() -> Option<Self> {
+    fn mount(size: &str) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let mounted = run(
             "mount",
-            &["-t", "tmpfs", "-o", "size=1m,mode=700", "tmpfs"],
+            &[
+                "-t",
+                "tmpfs",
+                "-o",
+                &format!("size={size},mode=700"),
+                "tmpfs",
+            ],
             folder.path(),
         );
         mounted.then_some(Self { folder })
@@ -49,9 +56,11 @@ async fn append(journal: &JournalStore, bytes: usize) -> Result<u64, JournalErro
 
 #[tokio::test]
 async fn a_full_disk_is_an_error_until_there_is_space_again() {
-    let Some(disk) = SmallDisk::mount() else {
-        println!("not run: needs root to mount a small disk; the capped file covers the rest");
-        return;
+    let Some(disk) = SmallDisk::mount("1m") else {
+        return not_run(
+            "a_full_disk_is_an_error_until_there_is_space_again",
+            "needs root to mount a small disk",
+        );
     };
     let ballast = disk.folder.path().join("ballast");
     std::fs::write(&ballast, vec![0; 512 << 10]).unwrap();
@@ -69,7 +78,7 @@ async fn a_full_disk_is_an_error_until_there_is_space_again() {
     assert!(acknowledged > 0);
     assert!(matches!(error, JournalError::Full(_)), "{error:?}");
     assert!(error.remedy().contains("free disk space"));
-    let JournalState::Unwritable { why } = journal.state() else {
+    let JournalState::Unwritable { why, .. } = journal.state() else {
         panic!("a full disk does not show");
     };
     assert_eq!(why, "there is no space left on the journal's disk");
@@ -85,4 +94,61 @@ async fn a_full_disk_is_an_error_until_there_is_space_again() {
     drop(journal);
     let journal = JournalStore::open(&file, Vec::new(), clock(), keys()).unwrap();
     assert_eq!(journal.head(), acknowledged + 1);
+}
+
+/// A call that is refused for want of space is recorded as refused: room was kept for that.
+#[tokio::test]
+async fn a_denial_for_want_of_space_is_in_the_journal() {
+    let Some(disk) = SmallDisk::mount("4m") else {
+        return not_run(
+            "a_denial_for_want_of_space_is_in_the_journal",
+            "needs root to mount a small disk",
+        );
+    };
+    let file = disk.folder.path().join("journal.db");
+    let reserve = disk.folder.path().join("journal.db-reserve");
+    let journal = JournalStore::open(&file, Vec::new(), clock(), keys()).unwrap();
+    append(&journal, 1).await.unwrap();
+    assert!(reserve.metadata().unwrap().len() >= 128 << 10);
+    // The disk fills up with something else, to the last byte.
+    let ballast = disk.folder.path().join("ballast");
+    let filled = std::fs::write(&ballast, vec![0; 8 << 20]);
+    assert!(filled.is_err(), "the disk must be full");
+
+    let digest = DigestKey::from_bytes([1; 32]).call_digest(&[]);
+    let plan = DigestKey::from_bytes([1; 32]).plan_seal(&PlanDigest(Digest::of(b"plan")));
+    let mut refused = 0;
+    for _ in 0..20 {
+        let id = call();
+        let mut recorder = CallRecorder::new(journal.clone(), id.clone(), clock());
+        let facts = Blob::new(BlobKind::Facts, vec![1; 100]);
+        recorder.decided(Answer::Permit, Vec::new(), "v1".to_owned(), digest, facts);
+        let intent = Intent {
+            call: &id,
+            digest: &digest,
+            plan: &plan,
+            grant: None,
+        };
+        let admitted = recorder.admit(intent).await;
+        // The log may have had room for a few.
+        let Err(denial) = admitted else { continue };
+        assert_eq!(denial.code, DenialCode::JournalUnavailable);
+        assert!(denial.reason.contains("no space left"), "{denial:?}");
+        recorder.close(denial).await.unwrap();
+        let entries = journal.read_stream(&Stream::Call(id)).unwrap();
+        let kinds: Vec<_> = entries.iter().map(|it| it.entry.kind()).collect();
+        assert_eq!(kinds, ["decided", "closed"]);
+        assert!(matches!(journal.state(), JournalState::Unwritable { .. }));
+        refused += 1;
+    }
+    assert!(refused > 5, "{refused}");
+    assert!(!reserve.exists(), "the room was given up");
+
+    std::fs::remove_file(&ballast).unwrap();
+    // By itself, without anybody appending.
+    while journal.state() != JournalState::Writable {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    assert!(reserve.exists(), "and is kept again");
+    append(&journal, 16 << 10).await.unwrap();
 }

@@ -128,3 +128,17 @@ impl Fold for Counting {
         })
     }
 }
+
+/// Says that a test could not run here; in CI that is a failure.
+pub(crate) fn not_run(test: &str, why: &str) {
+    use std::io::Write as _;
+    assert!(
+        std::env::var_os("CI").is_none(),
+        "{test} could not run: {why}"
+    );
+    println!("not run: {why}");
+    if let Some(list) = std::env::var_os("PALYRA_NOT_RUN") {
+        let list = std::fs::OpenOptions::new().append(true).open(list);
+        writeln!(list.unwrap(), "{test}: {why}").unwrap();
+    }
+}
