@@ -1,7 +1,8 @@
 //! When the write-ahead log is folded back into the file.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::time::Duration;
 
 use rusqlite::Connection;
 
@@ -18,6 +19,12 @@ const REST: usize = 256;
 /// Passes while others write, until the rest is small.
 const PASSES: usize = 4;
 
+/// How long cutting the log waits for readers at a time: as long, nobody can append.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// How often it is tried at once.
+const TRIES: usize = 20;
+
 /// SQLite would do it inside the commit that crosses the line, while that group waits. Here one of
 /// the threads does most of it while the other writes, and then has the turn for the rest: only a
 /// log that is folded back whole starts again at its beginning, so it cannot grow for ever.
@@ -25,6 +32,8 @@ pub(crate) struct Checkpoints {
     /// Pages in the log, told by SQLite at each commit.
     pages: Arc<AtomicUsize>,
     folding: Mutex<Folding>,
+    /// The log holds something that was erased.
+    unclean: AtomicBool,
 }
 
 struct Folding {
@@ -51,12 +60,48 @@ impl Checkpoints {
                 seen: 0,
                 due: PAGES,
             }),
+            unclean: AtomicBool::new(false),
         })
+    }
+
+    /// Folds the log back and cuts it to nothing, because it holds what was erased; says whether
+    /// that went through. If not, it is tried again after later appends.
+    pub(crate) fn clear_log(&self) -> bool {
+        self.unclean.store(true, Ordering::SeqCst);
+        for turn in 0..TRIES {
+            if turn > 0 {
+                std::thread::sleep(PATIENCE);
+            }
+            if self.clear_log_once() {
+                return true;
+            }
+        }
+        tracing::warn!("the journal's log still holds what was erased: somebody is reading it");
+        false
+    }
+
+    /// The same, once.
+    pub(crate) fn clear_log_once(&self) -> bool {
+        let folding = self.folding.lock().unwrap_or_else(PoisonError::into_inner);
+        match folding.cut() {
+            Ok(true) => {
+                self.unclean.store(false, Ordering::SeqCst);
+                true
+            }
+            Ok(false) => false,
+            Err(error) => {
+                tracing::warn!(%error, "the journal's log could not be cut yet");
+                false
+            }
+        }
     }
 
     /// Folds the log back when it is long; `turn` keeps the other thread from writing for as long
     /// as what it gives is held. A failure loses nothing: the log stays as it is.
     pub(crate) fn run_if_due<T>(&self, turn: impl FnOnce() -> Option<T>) {
+        if self.unclean.load(Ordering::SeqCst) {
+            self.clear_log_once();
+        }
         let pages = self.pages.load(Ordering::Relaxed);
         let mut folding = match self.folding.try_lock() {
             Ok(folding) => folding,
@@ -95,6 +140,16 @@ impl Folding {
         }
         let Some(_turn) = turn() else { return Ok(()) };
         self.pass().map(drop)
+    }
+
+    /// Folds everything back and cuts the log, unless somebody reads it.
+    fn cut(&self) -> Result<bool, rusqlite::Error> {
+        self.connection.busy_timeout(PATIENCE)?;
+        let busy: i64 = self
+            .connection
+            .prepare_cached("PRAGMA wal_checkpoint(TRUNCATE)")?
+            .query_row([], |row| row.get(0))?;
+        Ok(busy == 0)
     }
 
     /// Folds back what nobody reads; gives how much is left, as far as that is known.

@@ -28,18 +28,23 @@
 #![forbid(unsafe_code)]
 
 mod attestation;
+mod backup;
 mod batch;
+mod blobs;
 mod body;
 mod cache;
 mod checkpoints;
+mod erasing;
 mod error;
 #[cfg(test)]
 mod failing;
 mod keys;
 mod nodes;
+mod once;
 mod projections;
 pub mod proof;
 mod queries;
+mod rebuilding;
 mod recorder;
 mod schema;
 mod sealing;
@@ -51,10 +56,14 @@ pub mod verify;
 mod writer;
 
 pub use attestation::{AttestationFile, Attested, NotAttested};
+pub use backup::{Beyond, beyond, kept_name, replace};
 pub use batch::{Append, Appended, Expected, StreamAppend};
+pub use blobs::{BlobKey, Kept};
+pub use erasing::{Erased, Erasure};
 pub use error::JournalError;
 pub use keys::JournalKeys;
 pub use queries::RowQuery;
+pub use rebuilding::{Rebuild, Rebuilt};
 pub use recorder::CallRecorder;
 pub use segment::ExportFailed;
 pub use statement::NoStatement;

@@ -87,7 +87,7 @@ impl CallRecorder {
             answer,
             matched,
             policy_version,
-            digest,
+            digest: digest.recorded(&self.call),
             facts,
         });
         facts
@@ -190,7 +190,7 @@ impl CallRecorder {
         if !allowed || more.is_some() {
             return Err(spent(approval));
         }
-        if asked != digest {
+        if *asked != digest.recorded(&self.call) {
             return Err(Denial::new(
                 DenialCode::PlanChanged,
                 format!("`{approval}` allows another call than this one"),
@@ -208,7 +208,7 @@ impl Admits for CallRecorder {
             self.is_allowed(approval, intent.digest)?;
         }
         let admitted = Entry::Admitted {
-            digest: *intent.digest,
+            digest: intent.digest.recorded(&self.call),
             plan: *intent.plan,
             approval: intent.grant.cloned(),
         };

@@ -16,10 +16,12 @@ use palyra_core::{Clock, Timestamp};
 use rusqlite::{Connection, params};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::batch::{Appended, Committed, Expected, Prepared, PreparedStream, StreamAppend};
+use crate::batch::{Appended, Expected, Prepared, PreparedStream, StreamAppend};
+use crate::blobs;
 use crate::cache::Generations;
 use crate::checkpoints::Checkpoints;
 use crate::error::JournalError;
+use crate::once;
 use crate::projections::Projections;
 use crate::proof::EntryRecord;
 use crate::queries::{self, to_sql};
@@ -178,6 +180,11 @@ impl Writer {
         self.head
     }
 
+    /// Who folds the log back.
+    pub(crate) fn checkpoints(&self) -> Arc<Checkpoints> {
+        Arc::clone(&self.checkpoints)
+    }
+
     /// Appends before anybody else can.
     fn append_first(&mut self, entry: Entry) -> Result<(), JournalError> {
         let only = StreamAppend {
@@ -261,6 +268,11 @@ impl Writer {
     /// Puts one append into the transaction, or says why it alone is refused. `Err` means that
     /// the whole group is lost.
     fn stage(&mut self, group: &mut Group, batch: &mut Prepared) -> Result<Answer, JournalError> {
+        if let Some(key) = &batch.once
+            && let Some(answer) = once::answered(&self.connection, key, &batch.streams)?
+        {
+            return Ok(answer);
+        }
         let revisions = match self.check(&batch.streams)? {
             Ok(revisions) => revisions,
             Err(conflict) => return Ok(Err(conflict)),
@@ -276,13 +288,23 @@ impl Writer {
             }
         }
         for blob in &batch.blobs {
-            self.insert_blob(blob)?;
+            blobs::insert(&self.connection, blob)?;
+        }
+        for commitment in &batch.erased {
+            blobs::erase(&self.connection, commitment)?;
+        }
+        if let Some(mending) = &batch.mending {
+            self.projections.mend(&self.connection, mending)?;
         }
         group.bytes = group.bytes.saturating_add(batch.bytes);
-        Ok(Ok(Appended {
+        let appended = Appended {
             last_seq: group.last_seq,
             revisions,
-        }))
+        };
+        if let Some(key) = &batch.once {
+            once::answer(&self.connection, key, &batch.streams, &appended)?;
+        }
+        Ok(Ok(appended))
     }
 
     /// Compares what each stream is expected to be with where it stands, before anything of this
@@ -379,22 +401,6 @@ impl Writer {
         }
         stream.entries = entries;
         self.known.insert(stream.name.clone(), place, 1);
-        Ok(())
-    }
-
-    fn insert_blob(&self, committed: &Committed) -> Result<(), JournalError> {
-        let Committed { commitment, blob } = committed;
-        self.connection
-            .prepare_cached(
-                "INSERT INTO blobs (commitment, kind, salt, bytes) VALUES (?1, ?2, ?3, ?4)
-                 ON CONFLICT (commitment) DO NOTHING",
-            )?
-            .execute(params![
-                commitment.0.as_bytes(),
-                blob.kind.as_str(),
-                blob.salt,
-                blob.bytes
-            ])?;
         Ok(())
     }
 

@@ -8,6 +8,7 @@ mod blobs;
 mod concurrency;
 mod files;
 mod full_disk;
+mod life;
 mod projections;
 mod recording;
 mod sealing;
