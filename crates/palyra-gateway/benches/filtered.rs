@@ -91,8 +91,8 @@ fn main() {
     let ratio = 20.0 / worst;
     let verdict = if ratio >= 1.0 { "ok" } else { "MISSED" };
     println!("20 ms / the slowest filtered page               {ratio:>12.2} x  (min 1) {verdict}");
-    let rows = rows
-        .map(|(name, millis)| serde_json::json!({"name": name, "value": millis, "unit": "ms"}));
+    let rows =
+        rows.map(|(name, millis)| serde_json::json!({"name": name, "value": millis, "unit": "ms"}));
     let report = serde_json::json!({
         "bench": "filtered", "rows": rows.as_slice(),
         "ratios": [{"name": "20 ms / the slowest filtered page", "ratio": ratio, "bar": 1.0, "kind": "min", "ok": ratio >= 1.0}],

@@ -56,14 +56,32 @@ fn main() {
     let rows = [
         ("a one appender, median", micros(alone), "us"),
         ("b one fdatasync, median", micros(sync), "us"),
-        ("c checkpoints verified", f64::from(SIGNATURES) / notes.as_secs_f64(), "/s"),
-        ("d bare signatures", f64::from(SIGNATURES) / bare.as_secs_f64(), "/s"),
+        (
+            "c checkpoints verified",
+            f64::from(SIGNATURES) / notes.as_secs_f64(),
+            "/s",
+        ),
+        (
+            "d bare signatures",
+            f64::from(SIGNATURES) / bare.as_secs_f64(),
+            "/s",
+        ),
         ("e memory at 10,000 entries", short, "MiB"),
         ("f memory at all of them", long, "MiB"),
     ];
     let ratios = [
-        ("one appender / one fdatasync (a/b)", micros(alone) / micros(sync), 2.0, "max"),
-        ("checkpoints / bare signatures (c/d)", bare.as_secs_f64() / notes.as_secs_f64(), 0.8, "min"),
+        (
+            "one appender / one fdatasync (a/b)",
+            micros(alone) / micros(sync),
+            2.0,
+            "max",
+        ),
+        (
+            "checkpoints / bare signatures (c/d)",
+            bare.as_secs_f64() / notes.as_secs_f64(),
+            0.8,
+            "min",
+        ),
         // What SQLite's caches take once is not growth.
         ("memory, long / short (f/e)", long / short, 1.5, "max"),
     ];
@@ -75,7 +93,11 @@ fn main() {
         _ => ratio >= bar,
     };
     for (name, ratio, bar, kind) in ratios {
-        let verdict = if kept(ratio, bar, kind) { "ok" } else { "MISSED" };
+        let verdict = if kept(ratio, bar, kind) {
+            "ok"
+        } else {
+            "MISSED"
+        };
         println!("{name:<44} {ratio:>12.2} x  ({kind} {bar}) {verdict}");
     }
     let rows = rows

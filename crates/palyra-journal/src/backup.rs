@@ -106,6 +106,8 @@ pub struct Beyond {
     pub calls: u64,
     /// Answers that people gave.
     pub decisions: u64,
+    /// Erasures: what they erased is still in an older copy.
+    pub erasures: u64,
 }
 
 /// What a journal's file has after this entry; `None` when it has nothing more.
@@ -135,6 +137,7 @@ pub fn beyond(file: &Path, after: u64) -> Result<Option<Beyond>, JournalError> {
         last: last.unsigned_abs(),
         calls: count("proposed")?.unsigned_abs(),
         decisions: count("approval_decided")?.unsigned_abs(),
+        erasures: count("blob_erased")?.unsigned_abs(),
     }))
 }
 

@@ -201,7 +201,13 @@ fn what_is_lost(report: &Report, older: Option<(u64, u64)>, lost: Option<&Beyond
             lost.first, lost.last, lost.calls, lost.decisions
         )
     });
-    let said: Vec<String> = seen.into_iter().chain(here).collect();
+    let back = lost.filter(|lost| lost.erasures > 0).map(|lost| {
+        format!(
+            "what {} erasures among them erased is back, until it is erased again",
+            lost.erasures
+        )
+    });
+    let said: Vec<String> = seen.into_iter().chain(here).chain(back).collect();
     match said.is_empty() {
         true => format!("it ends at entry {}", report.last),
         false => said.join("; "),

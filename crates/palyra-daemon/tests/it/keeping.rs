@@ -323,6 +323,8 @@ fn a_backup_is_taken_while_running_and_an_older_one_is_restored_only_knowingly()
     let running = daemon.palyra(&["journal", "restore", &file]);
     assert!(running.stderr.contains("stop it first"), "{running:?}");
     let _ = daemon.palyra(&["exec", "--", "true"]).expect_code(0);
+    let erased = newest_call(&daemon);
+    let _ = daemon.palyra(&["journal", "erase", &erased]).expect_code(0);
     let _ = daemon.palyra(&["journal", "checkpoint"]).expect_code(0);
     daemon.stop();
     let older = daemon.palyra(&["journal", "restore", &file]).expect_code(8);
@@ -331,6 +333,10 @@ fn a_backup_is_taken_while_running_and_an_older_one_is_restored_only_knowingly()
         "{older:?}"
     );
     assert!(older.stderr.contains("were seen"), "{older:?}");
+    assert!(
+        older.stderr.contains("what 1 erasures among them"),
+        "{older:?}"
+    );
     // Whoever saw nothing is still told what is lost here; a stranger's backup is nobody's.
     let unseen = elsewhere(&daemon, &["journal", "restore", &file]).expect_code(7);
     assert!(unseen.stderr.contains("nobody known"), "{unseen:?}");
