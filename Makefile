@@ -2,13 +2,13 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help check bench demo crash attacks fuzz
+.PHONY: help check bench bench-long demo crash attacks fuzz
 
 # Tools and target folder, the same for every target.
 READY := . scripts/prepare.sh; prepare_build; use_target_dir
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 check: ## formatting, clippy, docs and dependencies, warnings denied
 	@$(READY); set -x; \
@@ -21,6 +21,9 @@ check: ## formatting, clippy, docs and dependencies, warnings denied
 
 bench: ## each promise about speed: ours, the baseline of the same run, the ratio
 	@$(READY); scripts/bench.sh
+
+bench-long: ## memory and proofs of a journal with ten million entries
+	@$(READY); PALYRA_LIFE_ENTRIES=10000000 cargo bench --locked -p palyra-journal --bench life
 
 demo: ## an allowed, an asked and a denied call with their records, on a throw-away daemon
 	@$(READY); scripts/demo.sh

@@ -108,7 +108,7 @@ impl Home {
     /// Whether a file of this name shows that a folder is a daemon's.
     #[must_use]
     pub fn owns(name: &std::ffi::OsStr) -> bool {
-        const OURS: [&str; 7] = [
+        const OURS: [&str; 8] = [
             "palyra.toml",
             "palyrad.sock",
             "palyrad.lock",
@@ -116,6 +116,7 @@ impl Home {
             "journal.db",
             "digest.key",
             "journal.key",
+            "blobs.key",
         ];
         OURS.iter().any(|own| name == *own)
     }
@@ -160,6 +161,12 @@ impl Home {
     #[must_use]
     pub fn journal_key(&self) -> PathBuf {
         self.state.join("journal.key")
+    }
+
+    /// The key that seals arguments, facts and output.
+    #[must_use]
+    pub fn blob_key(&self) -> PathBuf {
+        self.state.join("blobs.key")
     }
 
     /// The log of a daemon that the command line started.

@@ -278,8 +278,64 @@ pub struct CallDetail {
     /// What it gave back, while it is kept.
     #[schema(value_type = Option<Object>)]
     pub output: Option<Value>,
+    /// Which of these were erased: `arguments`, `facts`, `output`.
+    #[serde(default)]
+    pub erased: Vec<String>,
+    /// Which of these are kept and do not open: they were changed, or sealed with another key.
+    #[serde(default)]
+    pub unreadable: Vec<String>,
     /// The entries of its stream.
     pub entries: Vec<JournalEntry>,
+}
+
+/// Which contents of a call.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EraseWhat {
+    /// Its arguments, and what policy saw of them.
+    Arguments,
+    /// Its environment values; they are kept with the arguments, so both go.
+    Environment,
+    /// What it gave back.
+    Output,
+    /// All of it.
+    #[default]
+    All,
+}
+
+/// What to erase of a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EraseCall {
+    /// Which contents.
+    #[serde(default)]
+    pub what: EraseWhat,
+    /// Why, for the record. It is not erased later: say no secret.
+    #[serde(default)]
+    pub reason: Option<String>,
+}
+
+/// A content that is gone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ErasedContent {
+    /// What it was.
+    pub kind: String,
+    /// What the entries commit to.
+    pub commitment: String,
+}
+
+/// What was erased.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CallErased {
+    /// Of which call.
+    pub call_id: String,
+    /// What went now; empty when it was gone already.
+    pub erased: Vec<ErasedContent>,
+    /// The entry about it.
+    pub seq: Option<u64>,
+    /// Whether the sealed bytes are gone from every file of the journal. If not, somebody is reading
+    /// it, and they go once that is over.
+    pub log_cleared: bool,
 }
 
 /// An approval.
@@ -337,6 +393,32 @@ pub struct Decide {
     /// Why; a deny reason goes back to the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+}
+
+/// What was found in one projection.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ProjectionRebuilt {
+    /// Which.
+    pub name: String,
+    /// Rows as they should be.
+    pub rows: u64,
+    /// Rows that were something else.
+    pub wrong: u64,
+    /// Rows that were not there.
+    pub missing: u64,
+    /// Rows that should not have been there.
+    pub unknown: u64,
+}
+
+/// What a rebuild found. Everything that differed is mended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct JournalRebuilt {
+    /// Entries that were read.
+    pub entries: u64,
+    /// Each projection.
+    pub projections: Vec<ProjectionRebuilt>,
+    /// The entry about what was mended; absent when nothing differed.
+    pub seq: Option<u64>,
 }
 
 /// The journal's head, and that it continues an earlier one.

@@ -49,6 +49,8 @@ impl Fold for ApprovalsFold {
             | Entry::PolicyWithdrawn { .. }
             | Entry::Flooded { .. }
             | Entry::DaemonStarted { .. }
+            | Entry::BlobErased { .. }
+            | Entry::ProjectionMended { .. }
             | Entry::KeyRotated { .. } => None,
         }
     }
@@ -156,6 +158,8 @@ fn end(record: &mut ApprovalRecord, recorded: &Recorded) {
         | Entry::PolicyWithdrawn { .. }
         | Entry::Flooded { .. }
         | Entry::DaemonStarted { .. }
+        | Entry::BlobErased { .. }
+        | Entry::ProjectionMended { .. }
         | Entry::KeyRotated { .. } => return,
     };
     record.state = state;

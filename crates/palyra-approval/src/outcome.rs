@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use palyra_core::{Denial, DenialCode, Facts, Grant, Timestamp};
+use palyra_core::{CallDigest, Denial, DenialCode, Facts, Grant, Timestamp};
 
 use crate::record::{ApprovalRecord, ApprovalState};
 use crate::render;
@@ -15,9 +15,10 @@ pub const GRANT_LIFETIME: Duration = Duration::from_secs(10 * 60);
 /// [`GRANT_LIFETIME`] after the answer. Whether it has ended is for policy to say, which knows
 /// the time and reads [`Grant::not_after`] as the first instant at which it is over.
 ///
-/// `None` unless the approval is allowed and an agent asked: a person's own call needs no grant.
+/// `None` unless the approval is allowed, is about the call with this digest, and an agent asked: a
+/// person's own call needs no grant.
 #[must_use]
-pub fn grant(record: &ApprovalRecord) -> Option<Grant> {
+pub fn grant(record: &ApprovalRecord, digest: &CallDigest) -> Option<Grant> {
     match record.state {
         ApprovalState::Allowed => {}
         ApprovalState::Pending
@@ -28,10 +29,13 @@ pub fn grant(record: &ApprovalRecord) -> Option<Grant> {
     }
     // A yes by nobody, or at no time, is not one.
     record.decided_by.as_ref()?;
+    if record.digest != digest.recorded(&record.call) {
+        return None;
+    }
     Some(Grant {
         approval: record.id.clone(),
         agent: record.principal.agent()?.clone(),
-        digest: record.digest,
+        digest: *digest,
         not_after: record.decided_at?.plus(GRANT_LIFETIME),
         people: 1,
     })
@@ -50,9 +54,9 @@ pub fn apply_tool_approval_outcome(
     if let Some(denial) = denial(record) {
         return Err(denial);
     }
-    match grant(record) {
-        Some(grant) if grant.digest == *facts.digest() => Ok(facts.with_grant(grant, now)),
-        Some(_) | None => Err(Denial::new(
+    match grant(record, facts.digest()) {
+        Some(grant) => Ok(facts.with_grant(grant, now)),
+        None => Err(Denial::new(
             DenialCode::ApprovalDenied,
             format!("approval `{}` was given for another call", record.id),
             format!(

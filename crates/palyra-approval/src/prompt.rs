@@ -1,6 +1,6 @@
 //! What a person is shown before they answer.
 
-use palyra_core::{ApprovalId, CallDigest, CallId, Timestamp};
+use palyra_core::{ApprovalId, CallId, RecordedDigest, Timestamp};
 
 use crate::record::{ApprovalRecord, ApprovalState};
 use crate::render;
@@ -29,7 +29,7 @@ pub struct ApprovalPromptRecord {
     /// How many bytes of the arguments are not in that text.
     pub hidden_bytes: usize,
     /// Keyed digest of exactly this call.
-    pub digest: CallDigest,
+    pub digest: RecordedDigest,
     /// When a person was asked.
     pub requested_at: Timestamp,
     /// When it is denied for want of an answer.

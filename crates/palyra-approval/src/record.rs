@@ -1,7 +1,8 @@
 //! What is known about one approval.
 
 use palyra_core::{
-    ApprovalId, CallDigest, CallId, Commitment, Principal, Timestamp, ToolName, UserName,
+    ApprovalId, CallDigest, CallId, Commitment, Principal, RecordedDigest, Timestamp, ToolName,
+    UserName,
 };
 
 /// A call that waits for a person: everything that is recorded when they are asked.
@@ -73,8 +74,8 @@ pub struct ApprovalRecord {
     pub principal: Principal,
     /// The tool.
     pub tool: ToolName,
-    /// Keyed digest of exactly the call that was shown.
-    pub digest: CallDigest,
+    /// Digest of exactly the call that was shown, keyed and bound to it.
+    pub digest: RecordedDigest,
     /// Commitment to its arguments.
     pub arguments: Commitment,
     /// When a person was asked.

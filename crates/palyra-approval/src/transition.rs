@@ -130,7 +130,7 @@ pub fn ask(pending: &PendingToolApproval) -> Transition {
             call: pending.call.clone(),
             principal: pending.principal.clone(),
             tool: pending.tool.clone(),
-            digest: pending.digest,
+            digest: pending.digest.recorded(&pending.call),
             arguments: pending.arguments,
             expires_at: pending.expires_at,
         },

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use palyra_core::{AgentName, ApprovalId, CallId, Digest, Span, ToolName};
 
-use crate::values::{AsAgent, EnvArg, JsonArg};
+use crate::values::{AsAgent, EnvArg, JsonArg, WhenArg};
 
 /// Puts a decision, limits and a durable record in front of every tool call
 #[derive(Debug, Parser)]
@@ -402,11 +402,26 @@ pub enum JournalAction {
         /// Go on printing entries as they are written
         #[arg(long, short)]
         follow: bool,
+        /// Which of them.
+        #[command(flatten)]
+        filter: TailFilter,
     },
     /// Check a journal or an export, without a daemon: edited, cut, or signed by whom
     Verify(Verify),
     /// Print the signed head of the journal, to be kept elsewhere
     Checkpoint,
+    /// Erase what a call was given or gave back, for good; its record and all proofs stay
+    Erase(Erase),
+    /// Make every projection anew from all entries, and mend what differs
+    Rebuild,
+    /// Copy the journal while the daemon runs, with its checkpoint beside; keys are not in it
+    Backup {
+        /// A new file, or a folder to make one in
+        #[arg(value_name = "FILE|DIR", value_hint = clap::ValueHint::AnyPath)]
+        out: PathBuf,
+    },
+    /// Put a backup in place of the journal, while no daemon runs; it is verified first
+    Restore(Restore),
     /// Write the journal as JSON lines that anybody can verify; arguments stay here
     Export {
         /// Write to this new file instead of standard output
@@ -416,6 +431,70 @@ pub enum JournalAction {
         #[arg(long, value_name = "SEQ", default_value_t = 0)]
         after: u64,
     },
+}
+
+/// Which entries of the journal.
+#[derive(Debug, Clone, Default, Args)]
+pub struct TailFilter {
+    /// Only what was recorded since then (`2h` ago, or `2026-11-15T09:00:00Z`)
+    #[arg(long, value_name = "WHEN")]
+    pub since: Option<WhenArg>,
+    /// Only what was recorded until then
+    #[arg(long, value_name = "WHEN")]
+    pub until: Option<WhenArg>,
+    /// Only entries about calls of this agent
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<AgentName>,
+    /// Only entries about calls of this tool
+    #[arg(long, value_name = "TOOL")]
+    pub tool: Option<ToolName>,
+    /// Only entries about calls that came out like this, as they stand now
+    #[arg(long, value_enum)]
+    pub outcome: Option<StateArg>,
+}
+
+/// `palyra journal restore`.
+#[derive(Debug, Args)]
+pub struct Restore {
+    /// The backup
+    #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub file: PathBuf,
+    /// Also if what was recorded after the backup is then lost
+    #[arg(long)]
+    pub accept_older: bool,
+    /// A checkpoint that was kept elsewhere: nothing up to it may be missing
+    #[arg(long, value_name = "CHECKPOINT", value_hint = clap::ValueHint::FilePath)]
+    pub against: Option<PathBuf>,
+    /// A key that is trusted, or a file with it
+    #[arg(long, value_name = "KEY")]
+    pub key: Option<String>,
+}
+
+/// `palyra journal erase`.
+#[derive(Debug, Args)]
+pub struct Erase {
+    /// The call, which is over
+    #[arg(value_name = "CALL")]
+    pub id: CallId,
+    /// Which contents; environment values are kept with the arguments, so both go
+    #[arg(long, value_enum, default_value = "all")]
+    pub what: WhatArg,
+    /// Why, for the record; it cannot be erased later
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+}
+
+/// Which contents of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[expect(
+    missing_docs,
+    reason = "clap would print them, and stretch every help text"
+)]
+pub enum WhatArg {
+    Arguments,
+    Environment,
+    Output,
+    All,
 }
 
 /// `palyra attest`.
@@ -470,6 +549,9 @@ pub struct Verify {
     /// A key that is trusted, or a file with it
     #[arg(long, value_name = "KEY")]
     pub key: Option<String>,
+    /// The key that opens arguments and output [default: `blobs.key` beside the journal]
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub blob_key: Option<PathBuf>,
 }
 
 /// `palyra policy`.

@@ -224,6 +224,14 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
                 "palyra journal tail --follow --json",
                 "JSON lines, as they are written",
             ),
+            (
+                "palyra journal tail --agent claude --since 2h",
+                "what one agent did lately",
+            ),
+            (
+                "palyra journal tail --outcome denied -n 100",
+                "the last calls that were denied",
+            ),
         ],
     ),
     (
@@ -245,6 +253,49 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             "palyra journal checkpoint",
             "print the signed head; save it on another machine",
         )],
+    ),
+    (
+        "palyra journal erase",
+        &[
+            (
+                "palyra journal erase call_01kgq5r7h3e8x2m4n6p8q0s2t4 --reason 'a password'",
+                "arguments, facts and output of a call",
+            ),
+            (
+                "palyra journal erase call_01kgq5r7h3e8x2m4n6p8q0s2t4 --what output",
+                "only what it gave back",
+            ),
+        ],
+    ),
+    (
+        "palyra journal rebuild",
+        &[(
+            "palyra journal rebuild",
+            "compare lists with the record they are made of",
+        )],
+    ),
+    (
+        "palyra journal backup",
+        &[
+            (
+                "palyra journal backup /mnt/backups",
+                "a new file in a folder",
+            ),
+            ("palyra journal backup journal-copy.db", "a new file"),
+        ],
+    ),
+    (
+        "palyra journal restore",
+        &[
+            (
+                "palyra journal restore journal-copy.db",
+                "if nothing newer is lost by it",
+            ),
+            (
+                "palyra journal restore journal-copy.db --accept-older",
+                "also if something is",
+            ),
+        ],
     ),
     (
         "palyra journal export",

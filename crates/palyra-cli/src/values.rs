@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use palyra_core::AgentName;
+use palyra_core::{AgentName, Span, Timestamp};
 
 /// What `--as` takes: `agent:NAME`. There is nothing else to be lowered to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,6 +82,40 @@ impl FromStr for JsonArg {
             (_, Some(file)) => Self::File(file.into()),
             (text, None) => Self::Text(text.to_owned()),
         })
+    }
+}
+
+/// A moment: a time, or how long ago.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhenArg {
+    /// Then.
+    At(Timestamp),
+    /// So long before now.
+    Ago(Span),
+}
+
+impl WhenArg {
+    /// The moment, seen from now.
+    #[must_use]
+    pub fn seen_from(self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::At(at) => at,
+            Self::Ago(Span(ago)) => {
+                let ago = i64::try_from(ago.as_millis()).unwrap_or(i64::MAX);
+                Timestamp::from_millis(now.as_millis().saturating_sub(ago))
+            }
+        }
+    }
+}
+
+impl FromStr for WhenArg {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(at) = text.parse() {
+            return Ok(Self::At(at));
+        }
+        let span = text.parse().map(Self::Ago);
+        span.map_err(|_| "a time such as 2026-11-15T09:00:00Z, or a span such as 2h".to_owned())
     }
 }
 

@@ -3,6 +3,7 @@
 use hmac::{KeyInit, Mac};
 use sha2::Digest as _;
 
+use crate::id::CallId;
 use crate::scope::ScopeKey;
 
 /// The SHA-256 of some bytes; written `sha256:` and 64 hex digits.
@@ -23,6 +24,12 @@ impl Digest {
         let mut hash = sha2::Sha256::new();
         framed(domain, parts, |bytes| hash.update(bytes));
         Self(hash.finalize().into())
+    }
+
+    /// The digest that these bytes are.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
     }
 
     /// The 32 bytes.
@@ -100,12 +107,25 @@ pub struct PlanSeal(Digest);
 
 /// "The same call": principal, tool, canonical arguments, effects and plan, under a local key.
 ///
-/// It is keyed because a journal entry outlives the arguments: without the key nobody can guess
-/// an erased short argument by hashing candidates.
+/// It is keyed because facts outlive the arguments: without the key nobody can guess an erased short
+/// argument by hashing candidates. What is recorded is its [`RecordedDigest`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct CallDigest(Digest);
 
+/// A call's digest as entries have it: bound to one call, so that whoever is given records cannot
+/// tell which calls were equal. That two entries of one call are about the same, it still shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub struct RecordedDigest(Digest);
+
 impl CallDigest {
+    /// How it is recorded about this call. Nobody finds the way back: a digest is keyed, so there
+    /// are no candidates to try.
+    #[must_use]
+    pub fn recorded(&self, call: &CallId) -> RecordedDigest {
+        let parts: [&[u8]; 2] = [call.as_str().as_bytes(), self.0.as_bytes()];
+        RecordedDigest(Digest::of_parts("palyra recorded digest v1", &parts))
+    }
+
     /// The digest as text, for policy contexts.
     #[must_use]
     pub fn to_text(&self) -> String {
@@ -167,6 +187,21 @@ mod tests {
         let one = Digest::of_parts("d", &[b"ab", b"c"]);
         let other = Digest::of_parts("d", &[b"a", b"bc"]);
         assert_ne!(one, other);
+    }
+
+    #[test]
+    fn records_do_not_tell_which_calls_are_equal() {
+        let key = DigestKey::from_bytes([1; 32]);
+        let (one, same) = (key.call_digest(&[b"x"]), key.call_digest(&[b"x"]));
+        let at = crate::Timestamp::from_millis(1);
+        let (call, other) = (CallId::mint(at), CallId::mint(at));
+        assert_eq!(one, same);
+        assert_eq!(one.recorded(&call), same.recorded(&call));
+        assert_ne!(one.recorded(&call), same.recorded(&other));
+        assert_ne!(
+            one.recorded(&call),
+            key.call_digest(&[b"y"]).recorded(&call)
+        );
     }
 
     #[test]

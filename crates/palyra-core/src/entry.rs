@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 
 use crate::attestation::{ExecutionReport, ToolAttestation};
-use crate::blob::Commitment;
+use crate::blob::{BlobKind, Commitment};
 use crate::decision::{ApprovalDecision, Denial};
-use crate::digest::{CallDigest, Digest, PlanSeal};
+use crate::digest::{Digest, PlanSeal, RecordedDigest};
 use crate::facts::Origin;
 use crate::id::{ApprovalId, CallId};
 use crate::principal::{AgentName, Principal, UserName};
@@ -90,6 +90,15 @@ impl WhyActivated {
     }
 }
 
+/// A content that was erased: only what it was, and the commitment to it, are left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct ErasedBlob {
+    /// What it held.
+    pub kind: BlobKind,
+    /// What the entries before committed to.
+    pub commitment: Commitment,
+}
+
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -112,8 +121,8 @@ pub enum Entry {
         matched: Vec<String>,
         /// The policy set in force.
         policy_version: String,
-        /// Keyed digest of the call.
-        digest: CallDigest,
+        /// Digest of the call, keyed and bound to it.
+        digest: RecordedDigest,
         /// Commitment to everything that policy saw.
         facts: Commitment,
     },
@@ -125,8 +134,8 @@ pub enum Entry {
         principal: Principal,
         /// The tool.
         tool: ToolName,
-        /// Keyed digest of the call.
-        digest: CallDigest,
+        /// Digest of the call, keyed and bound to it.
+        digest: RecordedDigest,
         /// Commitment to its arguments.
         arguments: Commitment,
         /// When it is denied for want of an answer.
@@ -155,8 +164,8 @@ pub enum Entry {
     },
     /// The intent to execute, durable before anything runs.
     Admitted {
-        /// Keyed digest of the call.
-        digest: CallDigest,
+        /// Digest of the call, keyed and bound to it.
+        digest: RecordedDigest,
         /// What exactly will run.
         plan: PlanSeal,
         /// The approval whose grant it spends.
@@ -181,6 +190,16 @@ pub enum Entry {
     },
     /// An admitted call had no attestation when the daemon started: it may or may not have run.
     Interrupted,
+    /// Contents of a call that is over were erased for good. In the call's stream, in the
+    /// transaction that erased them.
+    BlobErased {
+        /// Which.
+        blobs: Vec<ErasedBlob>,
+        /// Who wanted it.
+        by: UserName,
+        /// Why, in their words.
+        reason: Option<String>,
+    },
     /// An agent was registered.
     AgentAdded {
         /// Its name.
@@ -254,6 +273,18 @@ pub enum Entry {
         /// Its version.
         version: String,
     },
+    /// A projection was compared with what its fold makes of all entries, differed, and is what it
+    /// should be again. In the journal's own stream.
+    ProjectionMended {
+        /// Which.
+        name: String,
+        /// Rows that were something else.
+        wrong: u64,
+        /// Rows that were not there.
+        missing: u64,
+        /// Rows that should not have been there.
+        unknown: u64,
+    },
     /// Another key signs the journal from here on. In the journal's own stream.
     KeyRotated {
         /// The key so far.
@@ -282,6 +313,7 @@ impl Entry {
             Self::Attested { .. } => "attested",
             Self::Closed { .. } => "closed",
             Self::Interrupted => "interrupted",
+            Self::BlobErased { .. } => "blob_erased",
             Self::AgentAdded { .. } => "agent_added",
             Self::AgentRemoved { .. } => "agent_removed",
             Self::PolicyActivated { .. } => "policy_activated",
@@ -290,6 +322,7 @@ impl Entry {
             Self::PolicyWithdrawn { .. } => "policy_withdrawn",
             Self::Flooded { .. } => "flooded",
             Self::DaemonStarted { .. } => "daemon_started",
+            Self::ProjectionMended { .. } => "projection_mended",
             Self::KeyRotated { .. } => "key_rotated",
         }
     }

@@ -67,6 +67,12 @@ macro_rules! id_type {
                 Self(format!("{}{}", $prefix, encode(now, entropy())).into())
             }
 
+            /// The smallest id that can be minted at this time: ids sort by age.
+            #[must_use]
+            pub fn first_at(at: Timestamp) -> Self {
+                Self(format!("{}{}", $prefix, encode(at, [0; 10])).into())
+            }
+
             /// The id as text.
             #[must_use]
             pub fn as_str(&self) -> &str {

@@ -28,7 +28,7 @@ pub mod tool;
 pub use attestation::{Ending, ExecutionReport, Layer, RunErrorKind, ToolAttestation};
 pub use blob::{Blob, BlobKind, Commitment};
 pub use decision::{ApprovalDecision, Denial, DenialCode};
-pub use digest::{CallDigest, Digest, DigestKey, PlanDigest, PlanSeal};
+pub use digest::{CallDigest, Digest, DigestKey, PlanDigest, PlanSeal, RecordedDigest};
 pub use facts::{Channel, Effect, Facts, Grant, Understanding};
 pub use host::EgressHost;
 pub use id::{ApprovalId, AttestationId, CallId, DeviceId, RunId};

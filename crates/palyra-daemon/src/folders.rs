@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use palyra_api::Home;
 use palyra_core::DigestKey;
-use palyra_journal::JournalKeys;
+use palyra_journal::{BlobKey, JournalKeys};
 
 /// A folder or file of the daemon that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -210,30 +210,40 @@ fn try_lock(home: &Home) -> Result<Lock, BadHome> {
 /// # Errors
 /// It cannot be read or made.
 pub fn digest_key(home: &Home) -> Result<DigestKey, BadHome> {
-    let path = home.digest_key();
+    // A torn key would make every grant of the past meaningless.
+    random_key(&home.digest_key()).map(DigestKey::from_bytes)
+}
+
+/// The key that seals what entries commit to; made at the first start.
+///
+/// # Errors
+/// It cannot be read or made.
+pub fn blob_key(home: &Home) -> Result<BlobKey, BadHome> {
+    // Durable before anything is sealed with it: what a lost key sealed opens no more.
+    random_key(&home.blob_key()).map(|bytes| BlobKey::from_bytes(&bytes))
+}
+
+/// The 32 bytes of a key, or fresh ones when there is no such file.
+fn random_key(path: &Path) -> Result<[u8; 32], BadHome> {
     let io = |source| BadHome::Io {
-        path: path.clone(),
+        path: path.to_owned(),
         source,
     };
-    match std::fs::read(&path) {
-        Ok(bytes) => {
-            let bytes = bytes
-                .try_into()
-                .map_err(|_| BadHome::BadKey { path: path.clone() })?;
-            Ok(DigestKey::from_bytes(bytes))
-        }
+    match std::fs::read(path) {
+        Ok(bytes) => bytes.try_into().map_err(|_| BadHome::BadKey {
+            path: path.to_owned(),
+        }),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let mut bytes = [0; 32];
             getrandom::fill(&mut bytes).map_err(|error| io(std::io::Error::other(error)))?;
-            // A torn key would make every grant of the past meaningless.
-            keep(&path, &bytes).map_err(io)?;
-            Ok(DigestKey::from_bytes(bytes))
+            keep(path, &bytes).map_err(io)?;
+            Ok(bytes)
         }
         Err(error) => Err(io(error)),
     }
 }
 
-/// The keys that sign the journal; made at the first start.
+/// The keys that sign the journal and seal its blobs; made at the first start.
 ///
 /// # Errors
 /// They cannot be read or made.
@@ -243,15 +253,16 @@ pub fn journal_keys(home: &Home) -> Result<JournalKeys, BadHome> {
         path: path.clone(),
         source,
     };
+    let blobs = blob_key(home)?;
     match std::fs::read_to_string(&path) {
         Ok(text) => {
-            JournalKeys::from_text(&text).map_err(|_| BadHome::BadKey { path: path.clone() })
+            JournalKeys::from_text(&text, blobs).map_err(|_| BadHome::BadKey { path: path.clone() })
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let keys = JournalKeys::generate().map_err(io)?;
             // Durable before anything is signed with it: a lost key cannot vouch for the next.
             keep(&path, keys.to_text().as_bytes()).map_err(io)?;
-            Ok(keys)
+            Ok(keys.sealing_with(blobs))
         }
         Err(error) => Err(io(error)),
     }
@@ -327,6 +338,9 @@ mod tests {
         let first = journal_keys(&home).unwrap().to_text();
         assert_eq!(mode(&home.journal_key()), 0o600);
         assert_eq!(journal_keys(&home).unwrap().to_text(), first);
+        assert_eq!(mode(&home.blob_key()), 0o600);
+        let sealing = |home: &Home| blob_key(home).unwrap().fingerprint().to_owned();
+        assert_eq!(sealing(&home), sealing(&home), "it stays");
         for broken in [String::new(), first.replace("PRIVATE", "PUBLIC")] {
             std::fs::write(home.journal_key(), broken).unwrap();
             assert!(matches!(journal_keys(&home), Err(BadHome::BadKey { .. })));

@@ -3,7 +3,9 @@
 use palyra_api::wire;
 use utoipa::OpenApi;
 
-use crate::routes::{agents, approvals, calls, journal, judging, policy, proofs, status, tools};
+use crate::routes::{
+    agents, approvals, calls, journal, judging, keeping, policy, proofs, status, tools,
+};
 
 /// The whole API.
 #[derive(OpenApi)]
@@ -40,6 +42,9 @@ use crate::routes::{agents, approvals, calls, journal, judging, policy, proofs, 
         judging::explain,
         judging::simulate,
         judging::replay,
+        keeping::erase,
+        keeping::rebuild,
+        keeping::backup,
         proofs::checkpoint,
         proofs::export,
         proofs::attestation,

@@ -1,12 +1,58 @@
 //! The projection `calls`: where each call stands, folded from its entries.
 
+use std::borrow::Cow;
+
 use palyra_core::attestation::Ending;
 use palyra_core::entry::{Answer, Entry, Fold, Recorded, Row};
-use palyra_core::{ApprovalId, CallId, Commitment, DenialCode, Principal, Timestamp, ToolName};
+use palyra_core::{
+    ApprovalId, BlobKind, CallId, Commitment, DenialCode, Principal, Timestamp, ToolName,
+};
 use serde::{Deserialize, Serialize};
 
-/// The projection's name.
-pub const CALLS: &str = "calls";
+/// The projection's name. Its rows are selected by [`Selector`].
+pub const CALLS: &str = "calls.2";
+
+/// What rows are selected by: where the call stands, whose it is, and of which tool. One text, so
+/// that one index serves them all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Selector<'a> {
+    /// Where it stands.
+    pub state: &'a str,
+    /// Whose it is.
+    pub principal: Cow<'a, str>,
+    /// The tool.
+    pub tool: &'a str,
+}
+
+impl<'a> Selector<'a> {
+    /// Reads one. None of the three has a space in it.
+    #[must_use]
+    pub fn parse(text: &'a str) -> Option<Self> {
+        let (state, rest) = text.split_once(' ')?;
+        let (principal, tool) = rest.split_once(' ')?;
+        Some(Self {
+            state,
+            principal: Cow::Borrowed(principal),
+            tool,
+        })
+    }
+
+    /// That of a row.
+    #[must_use]
+    pub fn of(row: &'a CallRow) -> Self {
+        Self {
+            state: row.state.as_str(),
+            principal: Cow::Owned(row.principal.to_string()),
+            tool: row.tool.as_str(),
+        }
+    }
+}
+
+impl std::fmt::Display for Selector<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {} {}", self.state, self.principal, self.tool)
+    }
+}
 
 /// Where a call stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -129,6 +175,9 @@ pub struct CallRow {
     pub facts: Option<Commitment>,
     /// What it gave back.
     pub output: Option<Commitment>,
+    /// Which of these were erased.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub erased: Vec<BlobKind>,
 }
 
 /// The fold behind [`CALLS`].
@@ -147,7 +196,8 @@ impl Fold for CallsFold {
             | Entry::Admitted { .. }
             | Entry::Finished { .. }
             | Entry::Closed { .. }
-            | Entry::Interrupted => Some(recorded.stream.clone()),
+            | Entry::Interrupted
+            | Entry::BlobErased { .. } => Some(recorded.stream.clone()),
             Entry::Attested { .. }
             | Entry::ApprovalDecided { .. }
             | Entry::ApprovalExpired
@@ -161,6 +211,7 @@ impl Fold for CallsFold {
             | Entry::PolicyWithdrawn { .. }
             | Entry::Flooded { .. }
             | Entry::DaemonStarted { .. }
+            | Entry::ProjectionMended { .. }
             | Entry::KeyRotated { .. } => None,
         }
     }
@@ -173,7 +224,7 @@ impl Fold for CallsFold {
         };
         Some(Row {
             key: row.call.to_string(),
-            state: row.state.as_str().to_owned(),
+            state: Selector::of(&row).to_string(),
             value: serde_json::to_vec(&row).ok()?,
         })
     }
@@ -201,6 +252,7 @@ fn first(recorded: &Recorded) -> Option<CallRow> {
         arguments: *arguments,
         facts: None,
         output: None,
+        erased: Vec::new(),
     })
 }
 
@@ -234,6 +286,11 @@ fn next(mut row: CallRow, recorded: &Recorded) -> CallRow {
             row.code = Some(denial.code.as_str().to_owned());
         }
         Entry::Interrupted => row.state = CallState::Interrupted,
+        Entry::BlobErased { blobs, .. } => {
+            row.erased.extend(blobs.iter().map(|blob| blob.kind));
+            row.erased.sort_by_key(|kind| kind.as_str());
+            row.erased.dedup();
+        }
         Entry::Proposed { .. }
         | Entry::Attested { .. }
         | Entry::ApprovalDecided { .. }
@@ -248,6 +305,7 @@ fn next(mut row: CallRow, recorded: &Recorded) -> CallRow {
         | Entry::PolicyWithdrawn { .. }
         | Entry::Flooded { .. }
         | Entry::DaemonStarted { .. }
+        | Entry::ProjectionMended { .. }
         | Entry::KeyRotated { .. } => {}
     }
     row

@@ -3,15 +3,16 @@
 use palyra_approval::{ApprovalRecord, Transition};
 use palyra_core::entry::{Recorded, Row, Stream};
 use palyra_core::{
-    AgentName, ApprovalDecision, ApprovalId, Blob, CallId, Channel, Commitment, DeviceId, Facts,
-    Principal, Timestamp, ToolMetadata,
+    AgentName, ApprovalDecision, ApprovalId, BlobKind, CallId, Channel, Commitment, DeviceId,
+    Facts, Principal, Timestamp, ToolMetadata,
 };
-use palyra_journal::{Expected, JournalError, JournalState, JournalStore, RowQuery};
+use palyra_journal::{Expected, JournalError, JournalState, JournalStore, Kept, RowQuery};
 use palyra_policy::{Action, Resource};
 use palyra_sandbox::SandboxStatus;
 
-use crate::calls::{CALLS, CallRow};
+use crate::calls::{CALLS, CallRow, CallState};
 use crate::error::{Refusal, RefusalKind};
+use crate::filtering::JournalFilter;
 use crate::policies::{PolicyOverview, PolicyVersion};
 use crate::service::{Caller, GatewayService};
 use crate::tools::unknown;
@@ -23,8 +24,10 @@ const MOST_ROWS: usize = 1_000;
 /// Which rows of a list.
 #[derive(Debug, Clone, Default)]
 pub struct ListQuery {
-    /// Only in this state.
-    pub state: Option<String>,
+    /// Only calls that stand here.
+    pub state: Option<CallState>,
+    /// Only approvals in this state.
+    pub approval_state: Option<String>,
     /// Only of this agent.
     pub agent: Option<AgentName>,
     /// Only before this key.
@@ -67,6 +70,8 @@ pub struct CallRecordView {
     pub facts: Option<serde_json::Value>,
     /// What it gave back, while it is kept.
     pub output: Option<serde_json::Value>,
+    /// Of these, what is kept and does not open.
+    pub unreadable: Vec<BlobKind>,
 }
 
 /// An approval with the exact arguments it is about.
@@ -150,7 +155,31 @@ impl GatewayService {
             of.is_none_or(|agent| row.principal.agent() == Some(agent))
                 && self.may_read_call(caller, row).is_ok()
         };
-        self.list(CALLS, query, |row| Ok(Some(call_row(row)?).filter(wanted)))
+        if query.state.is_none() && query.agent.is_none() {
+            return self.list(CALLS, query, |row| Ok(Some(call_row(row)?).filter(wanted)));
+        }
+        let filter = JournalFilter {
+            agent: query.agent.clone(),
+            outcome: query.state,
+            ..JournalFilter::default()
+        };
+        let limit = query.limit.clamp(1, MOST_ROWS + 1);
+        let (mut picked, mut before) = (Vec::new(), query.before.clone());
+        loop {
+            let keys = self.newest_calls(&filter, before.as_deref(), limit)?;
+            for key in &keys {
+                if picked.len() == limit {
+                    return Ok(picked);
+                }
+                let row = self.0.journal.row(CALLS, key)?;
+                let row = row.as_ref().map(call_row).transpose()?;
+                picked.extend(row.filter(wanted));
+            }
+            match keys.last() {
+                Some(last) if keys.len() == limit => before = Some(last.clone()),
+                Some(_) | None => return Ok(picked),
+            }
+        }
     }
 
     /// One call with its whole record.
@@ -159,7 +188,19 @@ impl GatewayService {
     /// Policy forbids it, there is none, or the journal cannot be read.
     pub fn call_record(&self, caller: &Caller, id: &str) -> Result<CallRecordView, Refusal> {
         let row = self.call_row_of(caller, id)?;
+        let contents = [
+            (BlobKind::Arguments, Some(row.arguments)),
+            (BlobKind::Facts, row.facts),
+            (BlobKind::Output, row.output),
+        ];
+        let mut unreadable = Vec::new();
+        for (kind, commitment) in contents {
+            if self.does_not_open(commitment)? {
+                unreadable.push(kind);
+            }
+        }
         Ok(CallRecordView {
+            unreadable,
             entries: self
                 .0
                 .journal
@@ -321,22 +362,6 @@ impl GatewayService {
         self.approval(caller, id)
     }
 
-    /// The journal from `after` on, oldest first.
-    ///
-    /// # Errors
-    /// Policy forbids it, or the journal cannot be read.
-    pub fn journal(
-        &self,
-        caller: &Caller,
-        after: Option<u64>,
-        limit: usize,
-    ) -> Result<Vec<Recorded>, Refusal> {
-        self.allowed(caller, Action::JournalRead, Resource::Daemon)?;
-        let limit = limit.clamp(1, MOST_ROWS);
-        let after = after.unwrap_or_else(|| self.0.journal.head().saturating_sub(limit as u64));
-        Ok(self.0.journal.read(after, limit)?)
-    }
-
     /// Calls that were closed as interrupted at this start.
     #[must_use]
     pub fn interrupted(&self) -> &[CallId] {
@@ -368,7 +393,7 @@ impl GatewayService {
         let mut before = query.before.clone();
         loop {
             let page = RowQuery {
-                state: query.state.clone(),
+                state: query.approval_state.clone(),
                 before: before.clone(),
                 limit: chunk,
                 newest_first: true,
@@ -390,12 +415,22 @@ impl GatewayService {
         }
     }
 
+    /// Whether a content is there, but changed or sealed with another key.
+    fn does_not_open(&self, of: Option<Commitment>) -> Result<bool, Refusal> {
+        let Some(commitment) = of else {
+            return Ok(false);
+        };
+        Ok(self.0.journal.kept(&commitment)? == Kept::Unreadable)
+    }
+
     fn blob_json(&self, of: Option<Commitment>) -> Result<Option<serde_json::Value>, Refusal> {
         let Some(commitment) = of else {
             return Ok(None);
         };
-        let blob: Option<Blob> = self.0.journal.blob(&commitment)?;
-        Ok(blob.and_then(|blob| serde_json::from_slice(&blob.bytes).ok()))
+        Ok(match self.0.journal.kept(&commitment)? {
+            Kept::Whole(blob) => serde_json::from_slice(&blob.bytes).ok(),
+            Kept::Erased | Kept::Unreadable | Kept::Unknown => None,
+        })
     }
 }
 

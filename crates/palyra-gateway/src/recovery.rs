@@ -5,7 +5,7 @@ use palyra_core::{CallId, Denial, DenialCode};
 use palyra_identity::{Agents, AgentsFold};
 use palyra_journal::{Append, Expected, JournalStore, RowQuery, StreamAppend};
 
-use crate::calls::{CALLS, CallRow, CallState};
+use crate::calls::{CALLS, CallRow, CallState, Selector};
 use crate::error::Refusal;
 use crate::records;
 
@@ -86,14 +86,23 @@ fn append(stream: Stream, entry: Entry) -> StreamAppend {
 }
 
 fn waiting(journal: &JournalStore) -> Result<Vec<CallRow>, Refusal> {
-    let query = RowQuery {
-        state: Some(CallState::Waiting.as_str().to_owned()),
-        before: None,
-        limit: PAGE,
-        newest_first: false,
-    };
-    let rows = journal.rows(CALLS, &query)?;
-    rows.iter().map(records::call_row).collect()
+    let mut waiting = Vec::new();
+    for state in journal.states(CALLS)? {
+        if Selector::parse(&state).is_none_or(|it| it.state != CallState::Waiting.as_str()) {
+            continue;
+        }
+        let query = RowQuery {
+            state: Some(state),
+            before: None,
+            limit: PAGE,
+            newest_first: false,
+        };
+        let rows = journal.rows(CALLS, &query)?;
+        for row in &rows {
+            waiting.push(records::call_row(row)?);
+        }
+    }
+    Ok(waiting)
 }
 
 /// The registry of agents, as the journal has it.

@@ -115,6 +115,8 @@ impl Fold for AgentsFold {
             | Entry::PolicyWithdrawn { .. }
             | Entry::Flooded { .. }
             | Entry::DaemonStarted { .. }
+            | Entry::BlobErased { .. }
+            | Entry::ProjectionMended { .. }
             | Entry::KeyRotated { .. } => None,
         }
     }

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use palyra_core::entry::{Entry, Stream};
 use palyra_core::{Blob, Commitment};
 
+use crate::blobs::Sealed;
 use crate::body;
 use crate::error::JournalError;
+use crate::projections::Mending;
 use crate::proof::LeafStart;
-
-/// The largest blob that is taken; far beyond any output cap and far below SQLite's own limit.
-const MAX_BLOB_BYTES: usize = 256 << 20;
 
 /// Where a stream must stand for an append to go through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,7 +83,13 @@ pub struct Appended {
 /// An append spelled out, ready for the writer: it only has to be inserted.
 pub(crate) struct Prepared {
     pub(crate) streams: Vec<PreparedStream>,
-    pub(crate) blobs: Vec<Committed>,
+    pub(crate) blobs: Vec<Sealed>,
+    /// What is erased with it.
+    pub(crate) erased: Vec<Commitment>,
+    /// Rows that are put right with it.
+    pub(crate) mending: Option<Mending>,
+    /// The key under which it happens once.
+    pub(crate) once: Option<String>,
     /// Roughly how much is written, to bound a group.
     pub(crate) bytes: usize,
 }
@@ -123,19 +128,25 @@ impl Prepared {
         Self {
             streams: Vec::new(),
             blobs: Vec::new(),
+            erased: Vec::new(),
+            mending: None,
+            once: None,
             bytes: 0,
         }
     }
 
     /// Whether this appends nothing.
     pub(crate) const fn is_nothing(&self) -> bool {
-        self.streams.is_empty() && self.blobs.is_empty()
+        self.streams.is_empty()
+            && self.blobs.is_empty()
+            && self.erased.is_empty()
+            && self.mending.is_none()
     }
 
     /// Spells everything out on the caller's thread; the writer's time is everybody's.
     pub(crate) fn new(
         streams: Vec<StreamAppend>,
-        blobs: Vec<Committed>,
+        blobs: Vec<Sealed>,
     ) -> Result<Self, JournalError> {
         let mut bytes = 0;
         let streams = streams
@@ -143,18 +154,13 @@ impl Prepared {
             .map(PreparedStream::new)
             .inspect(|stream| bytes += stream.as_ref().map_or(0, PreparedStream::bytes))
             .collect::<Result<Vec<_>, _>>()?;
-        for Committed { blob, .. } in &blobs {
-            if blob.bytes.len() > MAX_BLOB_BYTES {
-                return Err(JournalError::TooLarge {
-                    bytes: blob.bytes.len(),
-                    limit: MAX_BLOB_BYTES,
-                });
-            }
-            bytes += blob.bytes.len();
-        }
+        bytes += blobs.iter().map(|blob| blob.bytes.len()).sum::<usize>();
         Ok(Self {
             streams,
             blobs,
+            erased: Vec::new(),
+            mending: None,
+            once: None,
             bytes,
         })
     }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
 
 use rusqlite::Connection;
 
@@ -18,6 +19,12 @@ const REST: usize = if cfg!(test) { 6 } else { 256 };
 /// Passes while others write, until the rest is small.
 const PASSES: usize = 4;
 
+/// How long cutting the log waits for readers at a time: as long, nobody can append.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// How often it is tried at once.
+const TRIES: usize = 20;
+
 /// SQLite would do it inside the commit that crosses the line, while that group waits. Here one of
 /// the threads does most of it while the other writes, and then has the turn for the rest: only a
 /// log that is folded back whole starts again at its beginning, so it cannot grow for ever.
@@ -27,6 +34,8 @@ pub(crate) struct Checkpoints {
     /// Whether they were told since somebody asked.
     told: Arc<AtomicBool>,
     folding: Mutex<Folding>,
+    /// The log holds something that was erased.
+    unclean: AtomicBool,
 }
 
 pub(crate) struct Folding {
@@ -48,6 +57,7 @@ impl Checkpoints {
                 seen: 0,
                 due: PAGES,
             }),
+            unclean: AtomicBool::new(false),
         };
         checkpoints.attach(writer)?;
         Ok(checkpoints)
@@ -81,6 +91,38 @@ impl Checkpoints {
         }
     }
 
+    /// Folds the log back and cuts it to nothing, because it holds what was erased; says whether
+    /// that went through. If not, or while the log is in doubt, it is tried again after later appends.
+    pub(crate) fn clear_log(&self, still_synced: impl Fn() -> bool) -> bool {
+        self.unclean.store(true, Ordering::SeqCst);
+        for turn in 0..TRIES {
+            if turn > 0 {
+                std::thread::sleep(PATIENCE);
+            }
+            if still_synced() && self.clear_log_once() {
+                return true;
+            }
+        }
+        tracing::warn!("the journal's log still holds what was erased: somebody is reading it");
+        false
+    }
+
+    /// The same, once.
+    pub(crate) fn clear_log_once(&self) -> bool {
+        let folding = self.folding.lock().unwrap_or_else(PoisonError::into_inner);
+        match folding.cut() {
+            Ok(true) => {
+                self.unclean.store(false, Ordering::SeqCst);
+                true
+            }
+            Ok(false) => false,
+            Err(error) => {
+                tracing::warn!(%error, "the journal's log could not be cut yet");
+                false
+            }
+        }
+    }
+
     /// Folds the log back when it is long; `turn` keeps the other thread from writing for as long
     /// as what it gives is held. A failure loses nothing: the log stays as it is. But a log that is
     /// in doubt (`still_synced`) must not be folded back: after the next cut of the power it might
@@ -90,6 +132,9 @@ impl Checkpoints {
         turn: impl FnOnce() -> Option<T>,
         still_synced: impl Fn() -> bool,
     ) -> Result<(), JournalError> {
+        if self.unclean.load(Ordering::SeqCst) && still_synced() {
+            self.clear_log_once();
+        }
         let pages = self.pages.load(Ordering::Relaxed);
         // Taken: the other thread is at it.
         let Some(mut folding) = self.pause() else {
@@ -141,6 +186,16 @@ impl Folding {
             return Ok(());
         }
         self.pass().map(drop)
+    }
+
+    /// Folds everything back and cuts the log, unless somebody reads it.
+    fn cut(&self) -> Result<bool, rusqlite::Error> {
+        self.connection.busy_timeout(PATIENCE)?;
+        let busy: i64 = self
+            .connection
+            .prepare_cached("PRAGMA wal_checkpoint(TRUNCATE)")?
+            .query_row([], |row| row.get(0))?;
+        Ok(busy == 0)
     }
 
     /// Folds back what nobody reads; gives how much is left, as far as that is known.

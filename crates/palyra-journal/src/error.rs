@@ -107,6 +107,18 @@ pub enum JournalError {
         /// The last one there is.
         head: u64,
     },
+    /// A key under which something else was appended.
+    #[error("the key `{key}` was used to append something else")]
+    KeyReused {
+        /// The key.
+        key: String,
+    },
+    /// A key that cannot be one.
+    #[error("a key of {length} bytes was given; it has 1 to 200")]
+    BadKey {
+        /// Its length.
+        length: usize,
+    },
     /// The writer is gone.
     #[error("the journal is closed")]
     Closed,
@@ -163,6 +175,7 @@ impl JournalError {
             Self::Newer { .. } => "upgrade palyra, then start again",
             Self::Open { .. } => "make the file and its folder accessible, then start again",
             Self::NoSuchPlace { .. } => "see the last entry with `palyra journal tail -n 1`",
+            Self::KeyReused { .. } | Self::BadKey { .. } => "append under another key",
             Self::Conflict { .. } => "read the stream again, then decide again",
             Self::Unwritable { .. } | Self::TooLarge { .. } => "send less, or plain Unicode text",
             Self::Key { .. } => "restore the journal's key from a backup, then start again",

@@ -51,7 +51,7 @@ pub(crate) fn open(folder: &tempfile::TempDir) -> JournalStore {
 /// The same each time, so that a file can be opened again.
 pub(crate) fn keys() -> JournalKeys {
     let secret = "PRIVATE+KEY+PeterNeumann+c74f20a3+AYEKFALVFGyNhPJEMzD1QIDr+Y7hfZx09iUvxdXHKDFz";
-    JournalKeys::from_text(secret).unwrap()
+    JournalKeys::from_text(secret, crate::BlobKey::from_bytes(&[7; 32])).unwrap()
 }
 
 fn started() -> Entry {

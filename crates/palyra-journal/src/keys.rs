@@ -1,16 +1,21 @@
 //! The keys that sign for a journal, and how one takes over from another.
 
+use std::sync::Arc;
+
+use crate::blobs::BlobKey;
 use crate::proof::{Hash, NotAKey, NotANote, Note, SignerKey, VerifierKey};
 
-/// The key that signs a journal's checkpoints, and the one before it while that is still needed to
-/// vouch for its successor. It cannot be printed, copied or serialised by accident.
+/// The key that signs a journal's checkpoints, the one before it while that is still needed to
+/// vouch for its successor, and the one that seals blobs. It cannot be printed, copied or serialised by accident.
 pub struct JournalKeys {
     current: SignerKey,
     previous: Option<SignerKey>,
+    blobs: Arc<BlobKey>,
 }
 
 impl JournalKeys {
-    /// A fresh key.
+    /// Fresh keys. The one for blobs is nowhere else: who stores these takes one of their own
+    /// ([`sealing_with`](Self::sealing_with)).
     ///
     /// # Errors
     /// The operating system gives no random bytes.
@@ -21,24 +26,38 @@ impl JournalKeys {
         Ok(Self {
             current,
             previous: None,
+            blobs: Arc::new(BlobKey::generate()?),
         })
     }
 
-    /// The keys that [`to_text`](Self::to_text) wrote.
+    /// The same, with this key for blobs.
+    #[must_use]
+    pub fn sealing_with(self, blobs: BlobKey) -> Self {
+        Self {
+            blobs: Arc::new(blobs),
+            ..self
+        }
+    }
+
+    /// The keys that [`to_text`](Self::to_text) wrote, and the one that seals blobs.
     ///
     /// # Errors
     /// It is something else.
-    pub fn from_text(text: &str) -> Result<Self, NotAKey> {
+    pub fn from_text(text: &str, blobs: BlobKey) -> Result<Self, NotAKey> {
         let mut lines = text.lines().map(SignerKey::from_secret);
         let current = lines.next().ok_or(NotAKey::Spelling)??;
         let previous = lines.next().transpose()?;
         match lines.next() {
-            None => Ok(Self { current, previous }),
+            None => Ok(Self {
+                current,
+                previous,
+                blobs: Arc::new(blobs),
+            }),
             Some(_) => Err(NotAKey::Spelling),
         }
     }
 
-    /// The secrets as text, for a file that only the daemon may read.
+    /// The keys that sign as text, for a file that only the daemon may read.
     #[must_use]
     pub fn to_text(&self) -> String {
         let previous = self.previous.iter().map(SignerKey::to_secret);
@@ -56,6 +75,7 @@ impl JournalKeys {
     pub fn rotated(self) -> std::io::Result<Self> {
         Ok(Self {
             previous: Some(self.current),
+            blobs: self.blobs,
             ..Self::generate()?
         })
     }
@@ -68,6 +88,11 @@ impl JournalKeys {
             previous: None,
             ..self
         })
+    }
+
+    /// The key that seals blobs.
+    pub(crate) fn blobs(&self) -> Arc<BlobKey> {
+        Arc::clone(&self.blobs)
     }
 
     /// The keys under the name of a journal that has one.
@@ -139,24 +164,23 @@ impl Handover<'_> {
 mod tests {
     use super::*;
 
+    fn read(text: &str) -> Result<JournalKeys, NotAKey> {
+        JournalKeys::from_text(text, BlobKey::from_bytes(&[1; 32]))
+    }
+
     #[test]
     fn keys_are_kept_as_text_and_the_old_one_beside_the_new() {
         let keys = JournalKeys::generate().unwrap();
         let text = keys.to_text();
         let rotated = keys.rotated().unwrap().to_text();
-        let again = JournalKeys::from_text(&rotated).unwrap();
+        let again = read(&rotated).unwrap();
         assert_eq!(again.to_text(), rotated);
         assert!(rotated.ends_with(&text) && rotated.len() == 2 * text.len());
-        assert!(
-            JournalKeys::from_text(&text)
-                .unwrap()
-                .without_previous()
-                .is_none()
-        );
+        assert!(read(&text).unwrap().without_previous().is_none());
         let alone = again.without_previous().unwrap().to_text();
         assert!(rotated.starts_with(&alone) && alone.len() == text.len());
         for wrong in ["", "x\n", &format!("{rotated}{text}"), &text.repeat(3)] {
-            assert!(JournalKeys::from_text(wrong).is_err());
+            assert!(read(wrong).is_err());
         }
     }
 

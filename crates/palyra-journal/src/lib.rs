@@ -30,11 +30,14 @@
 #![cfg_attr(not(test), forbid(unsafe_code))]
 
 mod attestation;
+mod backup;
 mod batch;
+mod blobs;
 mod body;
 mod cache;
 mod checkpoints;
 mod disk;
+mod erasing;
 mod error;
 #[cfg(test)]
 mod failing;
@@ -44,11 +47,13 @@ mod keys;
 mod log;
 mod mending;
 mod nodes;
+mod once;
 #[cfg(test)]
 mod power_cut;
 mod projections;
 pub mod proof;
 mod queries;
+mod rebuilding;
 mod recorder;
 #[cfg(test)]
 mod recovering;
@@ -64,10 +69,14 @@ pub mod verify;
 mod writer;
 
 pub use attestation::{AttestationFile, Attested, NotAttested};
+pub use backup::{Beyond, beyond, kept_name, replace};
 pub use batch::{Append, Appended, Expected, StreamAppend};
+pub use blobs::{BlobKey, Kept};
+pub use erasing::{Erased, Erasure};
 pub use error::JournalError;
 pub use keys::JournalKeys;
 pub use queries::RowQuery;
+pub use rebuilding::{Rebuild, Rebuilt};
 pub use recorder::CallRecorder;
 pub use segment::ExportFailed;
 pub use shared::JournalState;

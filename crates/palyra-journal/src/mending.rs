@@ -118,7 +118,7 @@ impl Writer {
         // Taken: the other thread folds the log back and waits for this one's turn.
         let mut folding = checkpoints.pause().ok_or_else(JournalError::locked)?;
         let readers = Arc::clone(&self.readers);
-        let _nobody = readers.pause();
+        let _nobody = readers.pause().ok_or_else(JournalError::locked)?;
         self.forget();
         close(std::mem::replace(
             &mut self.connection,

@@ -4,6 +4,7 @@
 //! groups is what the last commit left on disk, and nothing after a rollback.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use palyra_core::entry::{Fold, Recorded, Row};
 use rusqlite::{Connection, OptionalExtension as _, params};
@@ -23,8 +24,22 @@ pub(crate) struct Projections {
     slots: Vec<Slot>,
 }
 
+/// Rows that are not what they should be.
+pub(crate) struct Mending {
+    /// As of this place, `rows` are right.
+    pub(crate) since: u64,
+    pub(crate) rows: Vec<Mend>,
+}
+
+/// A row as it should be; `None` should not be there.
+pub(crate) struct Mend {
+    pub(crate) name: &'static str,
+    pub(crate) key: String,
+    pub(crate) row: Option<Row>,
+}
+
 struct Slot {
-    fold: Box<dyn Fold>,
+    fold: Arc<dyn Fold>,
     /// Values on disk; `None` is a row known to be absent.
     known: Generations<String, Option<Vec<u8>>>,
     /// Rows changed in the open transaction; `None` is removed.
@@ -33,7 +48,7 @@ struct Slot {
 
 impl Projections {
     /// The projections that these folds make.
-    pub(crate) fn new(folds: Vec<Box<dyn Fold>>) -> Result<Self, JournalError> {
+    pub(crate) fn new(folds: Vec<Arc<dyn Fold>>) -> Result<Self, JournalError> {
         let mut names = BTreeSet::new();
         for fold in &folds {
             if !names.insert(fold.name()) {
@@ -72,9 +87,55 @@ impl Projections {
         for slot in &fresh {
             transaction.execute("INSERT INTO folds (name) VALUES (?1)", [slot.fold.name()])?;
         }
-        rebuild(&transaction, &mut fresh)?;
+        feed(&transaction, &transaction, &mut fresh)?;
         transaction.commit()?;
         self.committed();
+        Ok(())
+    }
+
+    /// Feeds all entries of one database to every fold, and writes the rows into another.
+    pub(crate) fn feed(&mut self, from: &Connection, to: &Connection) -> Result<(), JournalError> {
+        let mut slots: Vec<&mut Slot> = self.slots.iter_mut().collect();
+        feed(from, to, &mut slots)
+    }
+
+    /// Puts rows right in the open transaction: as they should have been at some place, brought up
+    /// to date with every entry since.
+    pub(crate) fn mend(
+        &mut self,
+        connection: &Connection,
+        mending: &Mending,
+    ) -> Result<(), JournalError> {
+        for slot in &mut self.slots {
+            let own = mending
+                .rows
+                .iter()
+                .filter(|mend| mend.name == slot.fold.name());
+            let mut rows: BTreeMap<String, Option<Row>> = own
+                .map(|mend| (mend.key.clone(), mend.row.clone()))
+                .collect();
+            if rows.is_empty() {
+                continue;
+            }
+            let (mut after, last) = (mending.since, queries::last_seq(connection)?);
+            while after < last {
+                let entries = queries::entries_between(connection, after, last, CHUNK)?;
+                let Some(end) = entries.last().map(|entry| entry.seq) else {
+                    break;
+                };
+                after = end;
+                for recorded in &entries {
+                    let Some(key) = slot.fold.key(recorded) else {
+                        continue;
+                    };
+                    if let Some(row) = rows.get_mut(&key) {
+                        let before = row.as_ref().map(|row| row.value.as_slice());
+                        *row = slot.fold.fold(before, recorded);
+                    }
+                }
+            }
+            slot.changed.append(&mut rows);
+        }
         Ok(())
     }
 
@@ -166,23 +227,23 @@ impl Slot {
 }
 
 /// Feeds the whole journal to these folds.
-fn rebuild(connection: &Connection, fresh: &mut [&mut Slot]) -> Result<(), JournalError> {
-    if fresh.is_empty() {
+fn feed(from: &Connection, to: &Connection, slots: &mut [&mut Slot]) -> Result<(), JournalError> {
+    if slots.is_empty() {
         return Ok(());
     }
-    let (mut after, last) = (0, queries::last_seq(connection)?);
+    let (mut after, last) = (0, queries::last_seq(from)?);
     loop {
-        let entries = queries::entries_between(connection, after, last, CHUNK)?;
+        let entries = queries::entries_between(from, after, last, CHUNK)?;
         let Some(last) = entries.last() else {
             return Ok(());
         };
         after = last.seq;
-        for slot in fresh.iter_mut() {
+        for slot in slots.iter_mut() {
             for recorded in &entries {
-                slot.apply(connection, recorded)?;
+                slot.apply(to, recorded)?;
             }
             // Written chunk by chunk, so that memory does not grow with the journal.
-            slot.write(connection)?;
+            slot.write(to)?;
             slot.committed();
         }
     }

@@ -1,14 +1,14 @@
 //! Reading: connections of their own, which see what is written and never wait for the writer.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
+use std::sync::{
+    Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
+};
+use std::time::{Duration, Instant};
 
+use palyra_core::Timestamp;
 use palyra_core::entry::{Recorded, Row};
-use palyra_core::{Blob, BlobKind, Commitment, Timestamp};
 use rusqlite::{Connection, OptionalExtension as _, ToSql, params};
-use serde::Deserialize as _;
-use serde::de::IntoDeserializer as _;
-use serde::de::value::{Error as NoSuchKind, StrDeserializer};
 
 use crate::body;
 use crate::error::JournalError;
@@ -17,6 +17,9 @@ use crate::schema;
 
 /// Idle connections that are kept; more are opened when more threads read at once.
 const KEPT: usize = 4;
+
+/// How long readers are waited for.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Which rows of a projection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,11 +69,28 @@ impl Readers {
     }
 
     /// Waits until nobody reads, closes all connections, and lets nobody read for as long as what
-    /// it gives is held.
-    pub(crate) fn pause(&self) -> RwLockWriteGuard<'_, ()> {
-        let alone = self.gate.write().unwrap_or_else(PoisonError::into_inner);
-        self.close();
-        alone
+    /// it gives is held. `None` when somebody reads for long: perhaps they wait for whoever asks.
+    pub(crate) fn pause(&self) -> Option<RwLockWriteGuard<'_, ()>> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let alone = match self.gate.try_write() {
+                Ok(alone) => alone,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) if Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(5));
+                    continue;
+                }
+                Err(TryLockError::WouldBlock) => return None,
+            };
+            self.close();
+            return Some(alone);
+        }
+    }
+
+    /// For whoever reads with a connection of their own: they count as readers for as long as what
+    /// it gives is held, and the connection must be closed before.
+    pub(crate) fn count_me(&self) -> RwLockReadGuard<'_, ()> {
+        self.gate.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lends a connection.
@@ -78,7 +98,7 @@ impl Readers {
         &self,
         read: impl FnOnce(&Connection) -> Result<T, JournalError>,
     ) -> Result<T, JournalError> {
-        let _reading = self.gate.read().unwrap_or_else(PoisonError::into_inner);
+        let _reading = self.count_me();
         let lent = self.idle().pop();
         let connection = match lent {
             Some(connection) => connection,
@@ -259,43 +279,74 @@ pub(crate) fn rows(
     Ok(found.collect::<Result<_, _>>()?)
 }
 
-fn to_row(row: &rusqlite::Row<'_>) -> Result<Row, rusqlite::Error> {
+/// The states that rows are in. Each is found by a look into the index, however many rows it has.
+pub(crate) fn states(
+    connection: &Connection,
+    projection: &str,
+) -> Result<Vec<String>, JournalError> {
+    let mut statement = connection.prepare_cached(
+        "WITH RECURSIVE found (state) AS (
+             SELECT min(state) FROM projections WHERE name = ?1
+             UNION ALL
+             SELECT (SELECT min(state) FROM projections WHERE name = ?1 AND state > found.state)
+             FROM found WHERE found.state IS NOT NULL
+         )
+         SELECT state FROM found WHERE state IS NOT NULL",
+    )?;
+    let states = statement.query_map([projection], |row| row.get(0))?;
+    Ok(states.collect::<Result<_, _>>()?)
+}
+
+/// Keys in one state, from the index alone.
+pub(crate) fn keys(
+    connection: &Connection,
+    projection: &str,
+    state: &str,
+    before: Option<&str>,
+    limit: usize,
+) -> Result<Vec<String>, JournalError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT key FROM projections INDEXED BY projections_by_state
+         WHERE name = ?1 AND state = ?2 AND key < ?3 ORDER BY key DESC LIMIT ?4",
+    )?;
+    // Every text sorts before every blob.
+    let nothing: &[u8] = &[];
+    let before: &dyn ToSql = match &before {
+        Some(key) => key,
+        None => &nothing,
+    };
+    let limit = count(limit);
+    let keys = statement.query_map([&projection as &dyn ToSql, &state, before, &limit], |row| {
+        row.get(0)
+    })?;
+    Ok(keys.collect::<Result<_, _>>()?)
+}
+
+/// The last place before a time, found by halving.
+pub(crate) fn place_before(
+    connection: &Connection,
+    at: Timestamp,
+    head: u64,
+) -> Result<u64, JournalError> {
+    let mut statement = connection.prepare_cached("SELECT at FROM entries WHERE seq = ?1")?;
+    let (mut low, mut high) = (0, head);
+    while low < high {
+        let middle = low + (high - low).div_ceil(2);
+        let found: i64 = statement.query_row([to_sql(middle)], |row| row.get(0))?;
+        if found < at.as_millis() {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    Ok(low)
+}
+
+pub(crate) fn to_row(row: &rusqlite::Row<'_>) -> Result<Row, rusqlite::Error> {
     Ok(Row {
         key: row.get(0)?,
         state: row.get(1)?,
         value: row.get(2)?,
-    })
-}
-
-/// One blob, compared with what was committed to.
-pub(crate) fn blob(
-    connection: &Connection,
-    commitment: &Commitment,
-) -> Result<Option<Blob>, JournalError> {
-    let damaged = || JournalError::corrupt(format!("the blob {} changed", commitment.0));
-    let stored = connection
-        .prepare_cached("SELECT kind, salt, bytes FROM blobs WHERE commitment = ?1")?
-        .query_row([commitment.0.as_bytes().as_slice()], |row| {
-            let kind: String = row.get(0)?;
-            Ok((kind, row.get::<_, Vec<u8>>(1)?, row.get(2)?))
-        })
-        .optional()?;
-    let Some((kind, salt, bytes)) = stored else {
-        return Ok(None);
-    };
-    let blob = assemble(&kind, &salt, bytes).ok_or_else(damaged)?;
-    (blob.commitment() == *commitment)
-        .then_some(Some(blob))
-        .ok_or_else(damaged)
-}
-
-/// A blob from its columns, if they can be one.
-pub(crate) fn assemble(kind: &str, salt: &[u8], bytes: Vec<u8>) -> Option<Blob> {
-    let kind: StrDeserializer<'_, NoSuchKind> = kind.into_deserializer();
-    Some(Blob {
-        kind: BlobKind::deserialize(kind).ok()?,
-        salt: salt.try_into().ok()?,
-        bytes,
     })
 }
 

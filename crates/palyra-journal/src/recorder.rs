@@ -87,7 +87,7 @@ impl CallRecorder {
             answer,
             matched,
             policy_version,
-            digest,
+            digest: digest.recorded(&self.call),
             facts,
         });
         facts
@@ -177,7 +177,12 @@ impl CallRecorder {
         let recorded = self.store.read_stream(&stream).map_err(unavailable)?;
         let mut entries = recorded.iter().map(|recorded| &recorded.entry);
         let (asked, answered, more) = (entries.next(), entries.next(), entries.next());
-        let Some(Entry::ApprovalRequested { digest: asked, .. }) = asked else {
+        let Some(Entry::ApprovalRequested {
+            call: of,
+            digest: asked,
+            ..
+        }) = asked
+        else {
             return Err(spent(approval));
         };
         let allowed = matches!(
@@ -190,7 +195,8 @@ impl CallRecorder {
         if !allowed || more.is_some() {
             return Err(spent(approval));
         }
-        if asked != digest {
+        // The call that asked, or one that is equal to it.
+        if *asked != digest.recorded(of) {
             return Err(Denial::new(
                 DenialCode::PlanChanged,
                 format!("`{approval}` allows another call than this one"),
@@ -208,7 +214,7 @@ impl Admits for CallRecorder {
             self.is_allowed(approval, intent.digest)?;
         }
         let admitted = Entry::Admitted {
-            digest: *intent.digest,
+            digest: intent.digest.recorded(&self.call),
             plan: *intent.plan,
             approval: intent.grant.cloned(),
         };

@@ -148,7 +148,7 @@ impl Prepared {
     /// Whether this may take of the room that is kept: it ends something, and is small.
     pub(crate) fn is_an_end(&self) -> bool {
         let entries = self.streams.iter().flat_map(|stream| &stream.entries);
-        self.bytes <= LARGEST && entries.into_iter().all(|(entry, _)| is_no_beginning(entry))
+        self.bytes <= LARGEST && entries.into_iter().all(|it| is_no_beginning(&it.entry))
     }
 }
 
@@ -169,12 +169,14 @@ const fn is_no_beginning(entry: &Entry) -> bool {
         | Entry::PolicyWithdrawn { .. }
         | Entry::Flooded { .. }
         | Entry::DaemonStarted { .. }
-        | Entry::KeyRotated { .. } => true,
+        | Entry::KeyRotated { .. }
+        | Entry::BlobErased { .. } => true,
         Entry::ApprovalRequested { .. }
         | Entry::GrantSpent { .. }
         | Entry::Admitted { .. }
         | Entry::AgentAdded { .. }
         | Entry::PolicyActivated { .. }
-        | Entry::PolicyStaged { .. } => false,
+        | Entry::PolicyStaged { .. }
+        | Entry::ProjectionMended { .. } => false,
     }
 }

@@ -21,10 +21,13 @@ use crate::{disk, log};
 const APPLICATION_ID: i64 = 0x504c_5952;
 
 /// The format written and read here.
-const FORMAT: i64 = 2;
+const FORMAT: i64 = 3;
 
 /// Before there were proofs; such a file is brought up to date when it is opened.
 const WITHOUT_PROOFS: i64 = 1;
+
+/// Before blobs were sealed; they are when it is opened.
+const WITH_OPEN_BLOBS: i64 = 2;
 
 /// How long to wait for another process, such as a backup, that holds the file.
 const BUSY: Duration = Duration::from_secs(5);
@@ -32,9 +35,6 @@ const BUSY: Duration = Duration::from_secs(5);
 /// Statements kept compiled; there are fewer.
 const STATEMENTS: usize = 32;
 
-/// `blobs` has an integer key so that contents lie in the order they came; only the narrow index
-/// of commitments, which are random, is written all over.
-///
 /// The triggers are for mistakes, ours or those of somebody with an SQLite shell. Whoever may
 /// write the file can drop them: that is what proofs are for.
 const SCHEMA: &str = "
@@ -52,16 +52,6 @@ CREATE TRIGGER entries_are_never_changed BEFORE UPDATE ON entries
 CREATE TRIGGER entries_are_never_removed BEFORE DELETE ON entries
     BEGIN SELECT RAISE(ABORT, 'journal entries are never removed'); END;
 
-CREATE TABLE blobs (
-    id         INTEGER PRIMARY KEY,
-    commitment BLOB NOT NULL UNIQUE,
-    kind       TEXT NOT NULL,
-    salt       BLOB NOT NULL,
-    bytes      BLOB NOT NULL
-) STRICT;
-CREATE TRIGGER blobs_are_never_changed BEFORE UPDATE ON blobs
-    BEGIN SELECT RAISE(ABORT, 'blobs are never changed'); END;
-
 CREATE TABLE projections (
     name  TEXT NOT NULL,
     key   TEXT NOT NULL,
@@ -72,6 +62,30 @@ CREATE TABLE projections (
 CREATE INDEX projections_by_state ON projections (name, state, key);
 
 CREATE TABLE folds (name TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
+";
+
+/// The third format's, with the answers to appends that happen once. An integer key lets contents lie in the order they came; only the narrow
+/// index of commitments, which are random, is written all over. `NULL` is what was erased.
+const SEALED_BLOBS: &str = "
+CREATE TABLE blobs (
+    id         INTEGER PRIMARY KEY,
+    commitment BLOB NOT NULL UNIQUE,
+    kind       TEXT NOT NULL,
+    sealed     BLOB
+) STRICT;
+CREATE TRIGGER blobs_are_never_changed BEFORE UPDATE ON blobs
+    WHEN NEW.sealed IS NOT NULL OR NEW.id IS NOT OLD.id
+        OR NEW.commitment IS NOT OLD.commitment OR NEW.kind IS NOT OLD.kind
+    BEGIN SELECT RAISE(ABORT, 'blobs are erased, and never changed'); END;
+CREATE TRIGGER blobs_are_never_removed BEFORE DELETE ON blobs
+    BEGIN SELECT RAISE(ABORT, 'blobs are erased, and never removed'); END;
+
+CREATE TABLE answered (
+    key       TEXT PRIMARY KEY,
+    streams   TEXT NOT NULL,
+    last_seq  INTEGER NOT NULL,
+    revisions TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
 ";
 
 /// What the second format adds.
@@ -145,6 +159,7 @@ fn open_log_and_all(
         "PRAGMA synchronous = NORMAL;
          PRAGMA cache_size = -16384;
          PRAGMA temp_store = MEMORY;
+         PRAGMA secure_delete = ON;
          PRAGMA recursive_triggers = ON;",
     )?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
@@ -217,6 +232,9 @@ pub(crate) fn differs(connection: &Connection) -> Result<Option<String>, Journal
         (APPLICATION_ID, WITHOUT_PROOFS) => {
             Some("was written before there were proofs; start the daemon once to seal it")
         }
+        (APPLICATION_ID, WITH_OPEN_BLOBS) => {
+            Some("was written before blobs were sealed; start the daemon once to seal them")
+        }
         (APPLICATION_ID, _) => Some("was written by another version of palyra"),
         _ => Some("is not a journal"),
     };
@@ -224,7 +242,7 @@ pub(crate) fn differs(connection: &Connection) -> Result<Option<String>, Journal
         return Ok(Some(words.to_owned()));
     }
     let ours = Connection::open_in_memory()?;
-    ours.execute_batch(&format!("{SCHEMA} {PROOFS}"))?;
+    ours.execute_batch(&format!("{SCHEMA} {PROOFS} {SEALED_BLOBS}"))?;
     let (ours, found) = (objects(&ours)?, objects(connection)?);
     let differing = ours.symmetric_difference(&found).next();
     Ok(differing.map(|(_, name, _)| format!("has another `{name}` than a journal has")))
@@ -249,6 +267,27 @@ pub(crate) fn connect(path: &Path) -> Result<Connection, JournalError> {
     // statistics (there are none) would suggest another plan for the new value.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(connection)
+}
+
+/// An empty database for projections, gone once it is closed.
+pub(crate) fn scratch() -> Result<Connection, JournalError> {
+    let connection = Connection::open("")?;
+    connection.execute_batch(
+        "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;
+         CREATE TABLE projections (
+             name TEXT NOT NULL, key TEXT NOT NULL, state TEXT NOT NULL, value BLOB NOT NULL,
+             PRIMARY KEY (name, key)
+         ) STRICT, WITHOUT ROWID;",
+    )?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    Ok(connection)
+}
+
+/// A new empty file for the owner alone.
+pub(crate) fn create_private(path: &Path) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    options.open(path).map(drop)
 }
 
 /// Made here and not by SQLite, which would follow the umask.
@@ -286,7 +325,9 @@ pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
 pub(crate) fn upgrade(transaction: &Transaction<'_>) -> Result<(), JournalError> {
     let format = transaction.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0))?;
     if format == WITHOUT_PROOFS {
-        transaction.execute_batch(&format!("{PROOFS} PRAGMA user_version = {FORMAT};"))?;
+        transaction.execute_batch(&format!(
+            "{PROOFS} PRAGMA user_version = {WITH_OPEN_BLOBS};"
+        ))?;
     }
     Ok(())
 }
@@ -294,6 +335,22 @@ pub(crate) fn upgrade(transaction: &Transaction<'_>) -> Result<(), JournalError>
 /// Writes something that says nothing new.
 pub(crate) fn touch(connection: &Connection) -> Result<(), JournalError> {
     Ok(connection.execute_batch(&format!("PRAGMA user_version = {FORMAT}"))?)
+}
+
+/// Whether the file's blobs are still to be sealed.
+pub(crate) fn has_open_blobs(connection: &Connection) -> Result<bool, JournalError> {
+    let format = connection.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0))?;
+    Ok(format == WITH_OPEN_BLOBS)
+}
+
+/// Makes the place for sealed blobs.
+pub(crate) fn add_sealed_blobs(transaction: &Transaction<'_>) -> Result<(), JournalError> {
+    Ok(transaction.execute_batch(SEALED_BLOBS)?)
+}
+
+/// All of them are in it.
+pub(crate) fn blobs_are_sealed(transaction: &Transaction<'_>) -> Result<(), JournalError> {
+    Ok(transaction.execute_batch(&format!("PRAGMA user_version = {FORMAT};"))?)
 }
 
 /// Reads before it writes: only an empty file is turned into a journal.
@@ -310,7 +367,7 @@ fn recognise(connection: &Connection, path: &Path) -> Result<(), JournalError> {
     };
     let format = number("PRAGMA user_version")?;
     match (application, format) {
-        (APPLICATION_ID, FORMAT | WITHOUT_PROOFS) => Ok(()),
+        (APPLICATION_ID, FORMAT | WITH_OPEN_BLOBS | WITHOUT_PROOFS) => Ok(()),
         (APPLICATION_ID, found) if found > FORMAT => Err(JournalError::Newer {
             path: path.to_owned(),
             found,
@@ -318,7 +375,7 @@ fn recognise(connection: &Connection, path: &Path) -> Result<(), JournalError> {
         }),
         (0, 0) if number("SELECT count(*) FROM sqlite_schema")? == 0 => {
             connection.execute_batch(&format!(
-                "BEGIN IMMEDIATE; {SCHEMA} {PROOFS}
+                "BEGIN IMMEDIATE; {SCHEMA} {PROOFS} {SEALED_BLOBS}
                  PRAGMA application_id = {APPLICATION_ID};
                  PRAGMA user_version = {FORMAT};
                  COMMIT;"

@@ -35,8 +35,11 @@ pub(crate) fn statement(steps: &[Step]) -> Result<Value, NoStatement> {
     let call = steps.first().ok_or(NoStatement::NotAttested)?;
     let call: CallId = call.stream.parse().map_err(|_| NoStatement::Incomplete)?;
     let (own, approval) = split(steps, &call)?;
-    // Nothing follows an attestation, so nothing was left out at the end.
-    let Some(Entry::Attested { attestation }) = own.last().map(|step| &step.entry) else {
+    // Nothing but erasures follows an attestation. Whether one was left out at the end cannot be
+    // seen here, and takes nothing from what the others say.
+    let is_erasure = |step: &&Step| matches!(step.entry, Entry::BlobErased { .. });
+    let last = own.iter().rfind(|step| !is_erasure(step));
+    let Some(Entry::Attested { attestation }) = last.map(|step| &step.entry) else {
         return Err(NoStatement::NotAttested);
     };
     if attestation.call_id != call {
@@ -107,6 +110,10 @@ fn predicate(own: &[Step], approval: Option<Spent<'_>>, attestation: &ToolAttest
     let proposed = own.iter().find_map(proposal);
     if let Value::Object(members) = &mut predicate {
         members.insert("proposal".to_owned(), proposed.unwrap_or_default());
+        let erased: Vec<Value> = own.iter().filter_map(erasure).collect();
+        if !erased.is_empty() {
+            members.insert("erased".to_owned(), Value::Array(erased));
+        }
         if let Some((id, steps)) = approval {
             members.insert("approval".to_owned(), answered(&id, steps));
         }
@@ -124,6 +131,14 @@ fn proposal(step: &Step) -> Option<Value> {
         return None;
     };
     Some(json!({"at": step.at, "tool": tool, "origin": origin, "arguments": arguments}))
+}
+
+/// What the journal still commits to and no longer has.
+fn erasure(step: &Step) -> Option<Value> {
+    let Entry::BlobErased { blobs, by, reason } = &step.entry else {
+        return None;
+    };
+    Some(json!({"at": step.at, "by": by, "reason": reason, "blobs": blobs}))
 }
 
 fn decision(step: &Step) -> Option<Value> {

@@ -1,16 +1,17 @@
 //! The journal as the rest of Palyra sees it.
 
 use std::io::Write;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use palyra_core::entry::{Entry, Fold, Recorded, Row, Stream};
-use palyra_core::{Blob, CallId, Clock, Commitment};
+use palyra_core::{Blob, CallId, Clock, Commitment, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::attestation::{AttestationFile, ProvenEntry};
 use crate::batch::{Append, Appended, Committed, Expected, Prepared, StreamAppend};
+use crate::blobs::{self, BlobKey, Kept, Sealed};
 use crate::checkpoints::Checkpoints;
 use crate::error::JournalError;
 use crate::keys::JournalKeys;
@@ -43,6 +44,12 @@ struct Inner {
     shared: Arc<Shared>,
     signer: Arc<SignerKey>,
     key: VerifierKey,
+    blob_key: Arc<BlobKey>,
+    checkpoints: Arc<Checkpoints>,
+    folds: Vec<Arc<dyn Fold>>,
+    path: PathBuf,
+    /// One copy is made at a time.
+    copying: Mutex<()>,
 }
 
 impl JournalStore {
@@ -90,13 +97,16 @@ impl JournalStore {
         };
         // A relative path would follow the working directory, and `file:` is a URI to SQLite.
         let path = std::path::absolute(path).map_err(cannot)?;
-        let mut folds = folds;
-        folds.push(Box::new(Unattested));
-        let mut projections = Projections::new(folds)?;
+        let mut folds: Vec<Arc<dyn Fold>> = folds.into_iter().map(Arc::from).collect();
+        folds.push(Arc::new(Unattested));
+        let mut projections = Projections::new(folds.clone())?;
         let mut connection = schema::open_writer(&path)?;
         projections.reconcile(&mut connection)?;
+        let blob_key = keys.blobs();
         let mut opened = Sealer::open(&mut connection, keys)?;
         adjust(&mut opened.sealer);
+        blobs::upgrade(&mut connection, &blob_key)?;
+        blobs::warn_of_another_key(&connection, &blob_key)?;
         let signer = opened.sealer.key();
         let shared = Arc::new(Shared::default());
         let checkpoints = Checkpoints::of(&mut connection, schema::connect(&path)?)?;
@@ -110,6 +120,9 @@ impl JournalStore {
             Arc::clone(&shared),
             Arc::clone(&readers),
         )?;
+        let checkpoints = writer.checkpoints();
+        // An erasure that the end of a daemon cut short: the log may still hold what it erased.
+        checkpoints.clear_log_once();
         let opened = path.clone();
         let log = move || schema::open_log(&opened);
         let first = Mark {
@@ -130,6 +143,11 @@ impl JournalStore {
                 shared,
                 key: signer.verifier(),
                 signer,
+                blob_key,
+                checkpoints,
+                folds,
+                path,
+                copying: Mutex::new(()),
             }),
         })
     }
@@ -171,7 +189,28 @@ impl JournalStore {
         streams: Vec<StreamAppend>,
         blobs: Vec<Committed>,
     ) -> Result<Appended, JournalError> {
-        let batch = Prepared::new(streams, blobs)?;
+        let blobs = self.sealed(&blobs)?;
+        self.send(Prepared::new(streams, blobs)?).await
+    }
+
+    /// Seals on this thread: the writer's time is everybody's.
+    pub(crate) fn sealed(&self, blobs: &[Committed]) -> Result<Vec<Sealed>, JournalError> {
+        let seal = |blob| self.inner.blob_key.seal(blob);
+        blobs.iter().map(seal).collect()
+    }
+
+    /// An append with something more to it.
+    pub(crate) async fn submit_with(
+        &self,
+        streams: Vec<StreamAppend>,
+        more: impl FnOnce(&mut Prepared),
+    ) -> Result<Appended, JournalError> {
+        let mut batch = Prepared::new(streams, Vec::new())?;
+        more(&mut batch);
+        self.send(batch).await
+    }
+
+    async fn send(&self, batch: Prepared) -> Result<Appended, JournalError> {
         let (reply, answer) = oneshot::channel();
         let queue = self.inner.queue.as_ref().ok_or(JournalError::Closed)?;
         let sent = queue.send(Request { batch, reply }).await;
@@ -289,7 +328,7 @@ impl JournalStore {
         let mut streams = vec![call.to_string()];
         let entries = self.read_stream(&Stream::Call(call.clone()))?;
         let over = |recorded: &Recorded| matches!(recorded.entry, Entry::Attested { .. });
-        if !entries.last().is_some_and(over) {
+        if !entries.iter().any(over) {
             return Ok(None);
         }
         for recorded in entries {
@@ -335,14 +374,101 @@ impl JournalStore {
             .with(|reader| queries::rows(reader, projection, query))
     }
 
-    /// A blob, compared with its commitment. This reads the disk and blocks.
+    /// A blob, compared with its commitment; `None` when it was erased or never was there. This
+    /// reads the disk and blocks.
     ///
     /// # Errors
     /// The file could not be read, or the blob is not what was committed to.
     pub fn blob(&self, commitment: &Commitment) -> Result<Option<Blob>, JournalError> {
+        match self.kept(commitment)? {
+            Kept::Whole(blob) => Ok(Some(blob)),
+            Kept::Erased | Kept::Unknown => Ok(None),
+            Kept::Unreadable => Err(JournalError::corrupt(format!(
+                "the blob {} does not open: it was changed, or `blobs.key` is another one",
+                commitment.0
+            ))),
+        }
+    }
+
+    /// What is left of a blob. This reads the disk and blocks.
+    ///
+    /// # Errors
+    /// The file could not be read.
+    pub fn kept(&self, commitment: &Commitment) -> Result<Kept, JournalError> {
+        let key = &self.inner.blob_key;
         self.inner
             .readers
-            .with(|reader| queries::blob(reader, commitment))
+            .with(|reader| blobs::read(reader, key, commitment))
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.inner.shared
+    }
+
+    pub(crate) fn readers(&self) -> &Readers {
+        &self.inner.readers
+    }
+
+    pub(crate) fn checkpoints(&self) -> Arc<Checkpoints> {
+        Arc::clone(&self.inner.checkpoints)
+    }
+
+    pub(crate) fn folds(&self) -> &[Arc<dyn Fold>] {
+        &self.inner.folds
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.inner.path
+    }
+
+    pub(crate) fn copying(&self) -> MutexGuard<'_, ()> {
+        let copying = &self.inner.copying;
+        copying.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The states that rows of a projection are in. This reads the disk and blocks.
+    ///
+    /// # Errors
+    /// The file could not be read.
+    pub fn states(&self, projection: &str) -> Result<Vec<String>, JournalError> {
+        self.inner
+            .readers
+            .with(|reader| queries::states(reader, projection))
+    }
+
+    /// Keys of rows in this state, the last one first, before this key. Rows themselves are not
+    /// read. This reads the disk and blocks.
+    ///
+    /// # Errors
+    /// The file could not be read.
+    pub fn keys(
+        &self,
+        projection: &str,
+        state: &str,
+        before: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<String>, JournalError> {
+        self.inner
+            .readers
+            .with(|reader| queries::keys(reader, projection, state, before, limit))
+    }
+
+    /// The last place whose entry was recorded before this time, if the clock was never set back.
+    /// This reads the disk and blocks.
+    ///
+    /// # Errors
+    /// The file could not be read.
+    pub fn place_before(&self, at: Timestamp) -> Result<u64, JournalError> {
+        let head = self.head();
+        self.inner
+            .readers
+            .with(|reader| queries::place_before(reader, at, head))
+    }
+
+    /// Tells the key that seals blobs from others.
+    #[must_use]
+    pub fn blob_key(&self) -> &str {
+        self.inner.blob_key.fingerprint()
     }
 
     /// Calls that were admitted and have no attestation, interruption or closing, oldest first.
@@ -376,13 +502,6 @@ impl JournalStore {
     #[must_use]
     pub fn state(&self) -> JournalState {
         self.inner.shared.state().clone()
-    }
-}
-
-#[cfg(test)]
-impl JournalStore {
-    pub(crate) fn shared(&self) -> &Shared {
-        &self.inner.shared
     }
 }
 

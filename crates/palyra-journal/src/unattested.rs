@@ -51,6 +51,8 @@ const fn matters(entry: &Entry) -> bool {
         | Entry::PolicyWithdrawn { .. }
         | Entry::Flooded { .. }
         | Entry::DaemonStarted { .. }
+        | Entry::BlobErased { .. }
+        | Entry::ProjectionMended { .. }
         | Entry::KeyRotated { .. } => false,
     }
 }

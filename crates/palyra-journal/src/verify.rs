@@ -19,7 +19,9 @@ mod walk;
 use std::fs::File;
 use std::io::{self, BufReader, Read as _, Seek as _};
 use std::path::Path;
+use std::sync::Arc;
 
+use crate::blobs::BlobKey;
 use crate::proof::{Checkpoint, NotACheckpoint, Note, VerifierKey};
 
 /// How a database file begins.
@@ -30,6 +32,7 @@ const SQLITE: &[u8; 16] = b"SQLite format 3\0";
 pub struct Trust {
     keys: Vec<VerifierKey>,
     pinned: Vec<(Checkpoint, Note)>,
+    blobs: Option<Arc<BlobKey>>,
 }
 
 impl Trust {
@@ -44,6 +47,17 @@ impl Trust {
     pub fn key(mut self, key: VerifierKey) -> Self {
         self.keys.push(key);
         self
+    }
+
+    /// Also looks into blobs, which this key opens. Without it, only that they are there is seen.
+    #[must_use]
+    pub fn opening(mut self, key: BlobKey) -> Self {
+        self.blobs = Some(Arc::new(key));
+        self
+    }
+
+    fn blob_key(&self) -> Option<&BlobKey> {
+        self.blobs.as_deref()
     }
 
     /// Also believes this checkpoint, because it was kept where nobody could change it.
@@ -153,6 +167,10 @@ pub struct Report {
     pub checkpoints: u64,
     /// Blobs that are what was committed to; `None` for an export, which holds none.
     pub blobs: Option<u64>,
+    /// Blobs that were erased, as entries say.
+    pub blobs_erased: Option<u64>,
+    /// Blobs that were not looked into, because their key was not given.
+    pub blobs_unopened: Option<u64>,
     /// Everything that is wrong, up to a hundred.
     pub faults: Vec<Fault>,
     /// How much is wrong.

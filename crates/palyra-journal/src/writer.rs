@@ -16,13 +16,13 @@ use palyra_core::{Clock, Timestamp};
 use rusqlite::{Connection, params};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::batch::{
-    Appended, Committed, Expected, Prepared, PreparedEntry, PreparedStream, StreamAppend,
-};
+use crate::batch::{Appended, Expected, Prepared, PreparedEntry, PreparedStream, StreamAppend};
+use crate::blobs;
 use crate::cache::Generations;
 use crate::checkpoints::Checkpoints;
 use crate::error::JournalError;
 use crate::log::Position;
+use crate::once;
 use crate::projections::Projections;
 use crate::proof::EntryRecord;
 use crate::queries::{self, Readers, to_sql};
@@ -190,6 +190,7 @@ pub(crate) struct Group {
 impl Writer {
     pub(crate) fn new(
         connection: Connection,
+        checkpoints: Checkpoints,
         projections: Projections,
         opened: Opened,
         clock: Arc<dyn Clock>,
@@ -223,6 +224,11 @@ impl Writer {
     /// The last place that is written; durable it is once the log is synced.
     pub(crate) const fn head(&self) -> u64 {
         self.head
+    }
+
+    /// Who folds the log back.
+    pub(crate) fn checkpoints(&self) -> Arc<Checkpoints> {
+        Arc::clone(&self.checkpoints)
     }
 
     /// Appends before anybody else can.
@@ -344,6 +350,11 @@ impl Writer {
         if self.reserve.is_released() && !batch.is_an_end() {
             return Ok(Err(JournalError::full()));
         }
+        if let Some(key) = &batch.once
+            && let Some(answer) = once::answered(&self.connection, key, &batch.streams)?
+        {
+            return Ok(answer);
+        }
         let revisions = match self.check(&batch.streams)? {
             Ok(revisions) => revisions,
             Err(conflict) => return Ok(Err(conflict)),
@@ -359,13 +370,23 @@ impl Writer {
             }
         }
         for blob in &batch.blobs {
-            self.insert_blob(blob)?;
+            blobs::insert(&self.connection, blob)?;
+        }
+        for commitment in &batch.erased {
+            blobs::erase(&self.connection, commitment)?;
+        }
+        if let Some(mending) = &batch.mending {
+            self.projections.mend(&self.connection, mending)?;
         }
         group.bytes = group.bytes.saturating_add(batch.bytes);
-        Ok(Ok(Appended {
+        let appended = Appended {
             last_seq: group.last_seq,
             revisions,
-        }))
+        };
+        if let Some(key) = &batch.once {
+            once::answer(&self.connection, key, &batch.streams, &appended)?;
+        }
+        Ok(Ok(appended))
     }
 
     /// Compares what each stream is expected to be with where it stands, before anything of this
@@ -427,10 +448,10 @@ impl Writer {
         &mut self,
         group: &mut Group,
         stream: &mut PreparedStream,
-        entries: &mut [(Entry, Vec<u8>)],
+        entries: &mut [PreparedEntry],
         mut place: u64,
     ) -> Result<(), JournalError> {
-        for (entry, body) in entries {
+        for PreparedEntry { entry, body, leaf } in entries {
             place += 1;
             let seq = group.last_seq + 1;
             let inserted = self
@@ -476,22 +497,6 @@ impl Writer {
             (stream.name, *entry) = (recorded.stream, recorded.entry);
             applied?;
         }
-        Ok(())
-    }
-
-    fn insert_blob(&self, committed: &Committed) -> Result<(), JournalError> {
-        let Committed { commitment, blob } = committed;
-        self.connection
-            .prepare_cached(
-                "INSERT INTO blobs (commitment, kind, salt, bytes) VALUES (?1, ?2, ?3, ?4)
-                 ON CONFLICT (commitment) DO NOTHING",
-            )?
-            .execute(params![
-                commitment.0.as_bytes(),
-                blob.kind.as_str(),
-                blob.salt,
-                blob.bytes
-            ])?;
         Ok(())
     }
 

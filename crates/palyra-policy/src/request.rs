@@ -158,6 +158,8 @@ actions! {
     DeviceManage: Api = "device.manage", "pair or remove devices of";
     /// Issue or revoke tokens.
     TokenManage: Api = "token.manage", "issue or revoke tokens of";
+    /// Erase contents from the journal, back it up, make its projections anew.
+    JournalManage: Api = "journal.manage", "manage the journal of";
     /// Take other policies into use.
     PolicyActivate: Api = "policy.activate", "change the policies of";
     /// Return to earlier policies.

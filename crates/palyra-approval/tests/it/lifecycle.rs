@@ -11,7 +11,7 @@ use palyra_core::{
     Limits, ReplyPlan, RunId, Tier, ToolMetadata, ToolProposal, UserName,
 };
 
-use crate::fixture::{EXPIRES, Journal, START, agent, later, owner, pending};
+use crate::fixture::{EXPIRES, Journal, START, agent, digest, later, owner, pending};
 
 fn allowed() -> Journal {
     let mut journal = Journal::asked(agent("claude"));
@@ -42,7 +42,7 @@ fn asking_leaves_a_pending_record() {
         ),
         (None, None, &None)
     );
-    assert_eq!(grant(&record), None);
+    assert_eq!(grant(&record, &digest("git push")), None);
 }
 
 #[test]
@@ -52,10 +52,11 @@ fn a_yes_is_a_grant_for_the_exact_call_and_is_spent_once() {
     assert_eq!((record.state, record.revision), (ApprovalState::Allowed, 2));
     assert_eq!(record.decided_by, Some(UserName::owner()));
 
-    let yes = grant(&record).unwrap();
+    let yes = grant(&record, &digest("git push")).unwrap();
     assert_eq!(yes.approval, record.id);
     assert_eq!(yes.agent.as_str(), "claude");
-    assert_eq!(yes.digest, record.digest);
+    assert_eq!(yes.digest, digest("git push"));
+    assert_eq!(grant(&record, &digest("git pull")), None, "another call");
     assert_eq!(yes.people, 1);
     // Counted from when the answer was recorded.
     assert_eq!(yes.not_after, later(1_001).plus(GRANT_LIFETIME));
@@ -65,7 +66,7 @@ fn a_yes_is_a_grant_for_the_exact_call_and_is_spent_once() {
     let spent = journal.record();
     assert_eq!((spent.state, spent.revision), (ApprovalState::Spent, 3));
     assert_eq!(spent.spent_by, Some(record.call));
-    assert_eq!(grant(&spent), None);
+    assert_eq!(grant(&spent, &digest("git push")), None);
 }
 
 #[test]
@@ -82,7 +83,7 @@ fn a_no_keeps_its_reason_and_grants_nothing() {
     let record = journal.record();
     assert_eq!(record.state, ApprovalState::Denied);
     assert_eq!(record.reason.as_deref(), Some("not on a friday"));
-    assert_eq!(grant(&record), None);
+    assert_eq!(grant(&record, &digest("git push")), None);
 }
 
 #[test]
@@ -223,18 +224,18 @@ fn a_persons_own_question_grants_nothing() {
         later(1),
     );
     assert!(journal.append(&yes.unwrap(), later(2)));
-    assert_eq!(grant(&journal.record()), None);
+    assert_eq!(grant(&journal.record(), &digest("git push")), None);
 }
 
 #[test]
 fn a_record_that_claims_a_yes_by_nobody_grants_nothing() {
     let mut record = allowed().record();
-    assert!(grant(&record).is_some());
+    assert!(grant(&record, &digest("git push")).is_some());
     record.decided_by = None;
-    assert_eq!(grant(&record), None);
+    assert_eq!(grant(&record, &digest("git push")), None);
     let mut record = allowed().record();
     record.decided_at = None;
-    assert_eq!(grant(&record), None);
+    assert_eq!(grant(&record, &digest("git push")), None);
 }
 
 #[test]
@@ -328,7 +329,7 @@ fn an_outcome_is_merged_into_the_facts_or_is_the_denial() {
     let mut yes = answer(ApprovalDecision::Allow, None);
     let merged = apply(&yes).unwrap();
     assert_eq!(merged.now, later(50));
-    assert_eq!(merged.grant, grant(&yes.record()));
+    assert_eq!(merged.grant, grant(&yes.record(), facts.digest()));
     assert_eq!(merged.digest(), facts.digest());
 
     // A yes to something else is not one.

@@ -5,7 +5,7 @@ use palyra_core::entry::Entry;
 use palyra_core::{ApprovalDecision, CallId, UserName};
 use proptest::prelude::*;
 
-use crate::fixture::{Journal, START, agent, later, owner, pending};
+use crate::fixture::{Journal, START, agent, digest, later, owner, pending};
 
 /// Something that somebody does.
 #[derive(Debug, Clone)]
@@ -89,7 +89,10 @@ fn check(before: &ApprovalRecord, after: &ApprovalRecord) -> Result<(), TestCase
             (&after.decided_by, after.decided_at, &after.reason)
         );
     }
-    prop_assert_eq!(grant(after).is_some(), after.state == Allowed);
+    prop_assert_eq!(
+        grant(after, &digest("git push")).is_some(),
+        after.state == Allowed
+    );
     Ok(())
 }
 
@@ -114,7 +117,8 @@ fn play(events: Vec<(Event, i64)>, honest: bool) -> Result<(), TestCaseError> {
             Event::Cancel(ago) => cancel(&looked(ago), "gone").ok(),
             Event::Spend => {
                 // The journal's admission looks for a grant first, and then spends at 2.
-                let admitted = grant(&before).is_some() && journal.spend(&before.call, at);
+                let admitted = grant(&before, &digest("git push")).is_some()
+                    && journal.spend(&before.call, at);
                 spent += u32::from(admitted);
                 None
             }

@@ -154,6 +154,7 @@ fn render(statement: &Value) -> Facts {
         .with("ending", ending)
         .with("output", text("/execution_sha256"))
         .with("cut", text("/execution/truncated"))
+        .lines("erased", rows("/erased", erased))
 }
 
 fn decision(item: &Value) -> String {
@@ -166,6 +167,27 @@ fn decision(item: &Value) -> String {
         "{} by {matched}, policy version {}",
         text("answer"),
         text("policy_version")
+    )
+}
+
+/// What the journal commits to and no longer has.
+fn erased(item: &Value) -> String {
+    let text = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default();
+    let blobs = item.get("blobs").and_then(Value::as_array);
+    let kinds: Vec<&str> = blobs
+        .into_iter()
+        .flatten()
+        .filter_map(|blob| blob.get("kind")?.as_str())
+        .collect();
+    let why = match text("reason") {
+        "" => String::new(),
+        reason => format!(": {reason}"),
+    };
+    format!(
+        "{} by {} at {}{why}",
+        kinds.join(", "),
+        text("by"),
+        text("at")
     )
 }
 

@@ -104,6 +104,18 @@ fn render(call: &CallDetail, output: &Output) -> String {
         entries,
         ..
     } = call;
+    let gone = |kind: &str| gone(call, kind);
+    let given_back_lines = match given_back {
+        Some(value) => output_lines(value),
+        None => gone("output"),
+    };
+    let argument_lines = match arguments {
+        Some(value) => Cell::json(value),
+        None => match gone("arguments") {
+            none if none.is_empty() => vec![Cell::styled("no longer kept", DIM)],
+            why => why,
+        },
+    };
     let facts = Facts::default()
         .with("call", &summary.call_id)
         .styled("state", &summary.state, state_style(&summary.state))
@@ -121,11 +133,8 @@ fn render(call: &CallDetail, output: &Output) -> String {
             "error",
             given_back.as_ref().map(error_lines).unwrap_or_default(),
         )
-        .lines("arguments", json_lines(arguments.as_ref()))
-        .lines(
-            "output",
-            given_back.as_ref().map(output_lines).unwrap_or_default(),
-        );
+        .lines("arguments", argument_lines)
+        .lines("output", given_back_lines);
     format!(
         "{}\n{}",
         facts.render(),
@@ -138,11 +147,16 @@ fn took(call: &CallSummary) -> Option<String> {
         .map(|millis| when::span(Duration::from_millis(millis)))
 }
 
-fn json_lines(value: Option<&Value>) -> Vec<Cell> {
-    match value {
-        Some(value) => Cell::json(value),
-        None => vec![Cell::styled("no longer kept", DIM)],
+/// Why a content is not shown; nothing when there was none.
+fn gone(call: &CallDetail, kind: &str) -> Vec<Cell> {
+    if call.erased.iter().any(|erased| erased == kind) {
+        return vec![Cell::styled("erased", WAITING)];
     }
+    if call.unreadable.iter().any(|odd| odd == kind) {
+        let why = "does not open: it was changed, or `blobs.key` is another one";
+        return vec![Cell::styled(why, BAD)];
+    }
+    Vec::new()
 }
 
 /// What broke, which the record names only by its kind.
@@ -163,7 +177,7 @@ fn error_lines(output: &Value) -> Vec<Cell> {
 /// What the tool gave back. Text over several lines is shown as lines, not as one JSON string.
 fn output_lines(value: &Value) -> Vec<Cell> {
     let Value::Object(members) = value else {
-        return json_lines(Some(value));
+        return Cell::json(value);
     };
     members
         .iter()
@@ -249,6 +263,8 @@ mod tests {
             arguments: None,
             facts: None,
             output: Some(output),
+            erased: vec!["arguments".to_owned()],
+            unreadable: Vec::new(),
             entries: Vec::new(),
         };
         let style = crate::args::Style {
@@ -256,7 +272,11 @@ mod tests {
             quiet: false,
         };
         let text = plain(&render(&call, &Output::new(style)));
-        for row in [r"error      no program `a\u{1b}`", "output     stdout: x"] {
+        for row in [
+            r"error      no program `a\u{1b}`",
+            "arguments  erased",
+            "output     stdout: x",
+        ] {
             assert!(text.lines().any(|line| line == row), "{row}: {text}");
         }
         assert!(error_lines(&serde_json::json!({"message": "fine"})).is_empty());

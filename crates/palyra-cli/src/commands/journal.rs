@@ -1,48 +1,75 @@
 //! `palyra journal`: the record of everything, entry by entry.
 
-use std::time::Duration;
-
+use clap::ValueEnum as _;
 use palyra_api::Client;
 use palyra_api::wire::{JournalEntry, Page, Status};
-use palyra_core::entry::{Answer, Entry, WhyActivated};
-use palyra_core::{ApprovalDecision, Clock, Ending, SystemClock, Timestamp};
+use palyra_core::entry::{Answer, Entry, ErasedBlob, WhyActivated};
+use palyra_core::{ApprovalDecision, Clock, Ending, SystemClock, Timestamp, UserName};
 use serde_json::Value;
 
-use super::proofs;
-use crate::args::JournalAction;
+use super::{keeping, proofs, restoring};
+use crate::args::{JournalAction, TailFilter};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::{BAD, DIM, GOOD, Output, PLAIN, WAITING, compact};
 use crate::session::{Session, in_time};
 use crate::table::{Cell, Column, Table};
+use crate::values::WhenArg;
 use crate::{safe, when};
 
-/// Between two looks for new entries.
-const PAUSE: Duration = Duration::from_millis(250);
 /// Entries a request.
 const BATCH: u64 = 500;
+/// Entries of a page that is filtered, at most.
+const FILTERED: u32 = 1_000;
 
 pub(super) async fn run(action: &JournalAction, session: &Session) -> Result<Exit, Failure> {
     match action {
-        JournalAction::Tail { lines, follow } => tail(*lines, *follow, session).await,
+        JournalAction::Tail {
+            lines,
+            follow,
+            filter,
+        } => tail(*lines, *follow, &query(filter), session).await,
         JournalAction::Verify(args) => proofs::verify(args, session),
         JournalAction::Checkpoint => proofs::checkpoint(session).await,
+        JournalAction::Erase(args) => keeping::erase(args, session).await,
+        JournalAction::Rebuild => keeping::rebuild(session).await,
+        JournalAction::Backup { out } => restoring::backup(out, session).await,
+        JournalAction::Restore(args) => restoring::restore(args, session),
         JournalAction::Export { out, after } => proofs::export(out.as_ref(), *after, session).await,
     }
 }
 
-async fn tail(lines: u32, follow: bool, session: &Session) -> Result<Exit, Failure> {
+/// The members of a query.
+type Parts = Vec<(&'static str, Option<String>)>;
+
+fn query(filter: &TailFilter) -> Parts {
+    let now = SystemClock.now();
+    let moment = |when: &WhenArg| when.seen_from(now).to_string();
+    let outcome = filter.outcome.and_then(|state| state.to_possible_value());
+    vec![
+        ("since", filter.since.as_ref().map(moment)),
+        ("until", filter.until.as_ref().map(moment)),
+        ("agent", filter.agent.as_ref().map(ToString::to_string)),
+        ("tool", filter.tool.as_ref().map(ToString::to_string)),
+        ("outcome", outcome.map(|value| value.get_name().to_owned())),
+    ]
+}
+
+async fn tail(
+    lines: u32,
+    follow: bool,
+    filter: &Parts,
+    session: &Session,
+) -> Result<Exit, Failure> {
     let output = &session.output;
     let mut client = session.connect().await?;
     let status: Status = in_time(client.get("/api/v1/status")).await?;
-    let mut after = status.journal_head.saturating_sub(u64::from(lines));
-    let mut found = Vec::new();
-    while after < status.journal_head {
-        let page = entries(&mut client, after).await?;
-        let Some(last) = page.items.last() else { break };
-        after = last.seq;
-        found.extend(page.items);
-    }
+    let filtered = filter.iter().any(|(_, value)| value.is_some());
+    let head = status.journal_head;
+    let mut found = match filtered {
+        true => newest(&mut client, lines, filter).await?,
+        false => last(&mut client, lines, head).await?,
+    };
     if !follow {
         let page = Page {
             items: found,
@@ -52,23 +79,71 @@ async fn tail(lines: u32, follow: bool, session: &Session) -> Result<Exit, Failu
             true => String::new(),
             false => output.table(&table(&page.items, SystemClock.now())),
         })?;
+        if filtered && page.items.is_empty() {
+            output.suggest("nothing fits; see everything with `palyra journal tail`");
+        }
         return Ok(Exit::OK);
     }
+    // What was written since the status was asked may have been in the first page already.
+    let mut after = found.last().map_or(head, |last| last.seq.max(head));
     loop {
         for entry in &found {
             print_line(entry, output)?;
         }
-        if found.is_empty() {
-            tokio::time::sleep(PAUSE).await;
-        }
-        let page = entries(&mut client, after).await?;
-        after = page.items.last().map_or(after, |last| last.seq);
+        // The daemon holds the request until there is something.
+        let page = entries(&mut client, after, true, filter).await?;
+        let looked_at = page.next.as_ref().and_then(|next| next.parse().ok());
+        after = page
+            .items
+            .last()
+            .map_or(after, |last| last.seq)
+            .max(looked_at.unwrap_or(after));
         found = page.items;
     }
 }
 
-async fn entries(client: &mut Client, after: u64) -> Result<Page<JournalEntry>, Failure> {
-    let path = format!("/api/v1/journal?after={after}&limit={BATCH}");
+/// The last entries, however many.
+async fn last(client: &mut Client, lines: u32, head: u64) -> Result<Vec<JournalEntry>, Failure> {
+    let mut after = head.saturating_sub(u64::from(lines));
+    let mut found = Vec::new();
+    while after < head {
+        let page = entries(client, after, false, &Vec::new()).await?;
+        let Some(last) = page.items.last() else { break };
+        after = last.seq;
+        found.extend(page.items);
+    }
+    Ok(found)
+}
+
+/// The newest entries that fit.
+async fn newest(
+    client: &mut Client,
+    lines: u32,
+    filter: &Parts,
+) -> Result<Vec<JournalEntry>, Failure> {
+    if lines == 0 {
+        return Ok(Vec::new());
+    }
+    let limit = ("limit", Some(lines.min(FILTERED).to_string()));
+    let parts: Parts = std::iter::once(limit).chain(filter.clone()).collect();
+    let path = super::with_query("/api/v1/journal", &parts);
+    let page: Page<JournalEntry> = in_time(client.get(&path)).await?;
+    Ok(page.items)
+}
+
+async fn entries(
+    client: &mut Client,
+    after: u64,
+    wait: bool,
+    filter: &Parts,
+) -> Result<Page<JournalEntry>, Failure> {
+    let mut parts: Parts = vec![
+        ("after", Some(after.to_string())),
+        ("limit", Some(BATCH.to_string())),
+        ("wait", wait.then(|| "true".to_owned())),
+    ];
+    parts.extend(filter.iter().cloned());
+    let path = super::with_query("/api/v1/journal", &parts);
     let mut page: Page<JournalEntry> = in_time(client.get(&path)).await?;
     // Whatever the daemon says, following goes forwards.
     page.items.retain(|entry| entry.seq > after);
@@ -191,6 +266,7 @@ fn words(entry: &Entry) -> String {
         Entry::Attested { attestation } => attestation.attestation_id.to_string(),
         Entry::Closed { denial } => format!("{}: {}", denial.code.as_str(), denial.reason),
         Entry::Interrupted => "the daemon ended while it ran".to_owned(),
+        Entry::BlobErased { blobs, by, reason } => erased(blobs, by, reason.as_deref()),
         Entry::AgentAdded {
             name, workspace, ..
         } => {
@@ -222,7 +298,23 @@ fn words(entry: &Entry) -> String {
             format!("{refused} calls of {principal} turned away: {limit}")
         }
         Entry::DaemonStarted { version } => format!("version {version}"),
+        Entry::ProjectionMended {
+            name,
+            wrong,
+            missing,
+            unknown,
+        } => format!("{name}: {wrong} rows wrong, {missing} missing, {unknown} unknown"),
         Entry::KeyRotated { previous, next, .. } => format!("{next} after {previous}"),
+    }
+}
+
+fn erased(blobs: &[ErasedBlob], by: &UserName, reason: Option<&str>) -> String {
+    let mut kinds: Vec<&str> = blobs.iter().map(|blob| blob.kind.as_str()).collect();
+    kinds.dedup();
+    let what = format!("{} erased by {by}", kinds.join(", "));
+    match reason {
+        Some(reason) => format!("{what}: {}", safe::line(reason)),
+        None => what,
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use palyra_api::Client;
 use palyra_api::wire::{JournalHead, OutputStream};
+use palyra_journal::BlobKey;
 use palyra_journal::proof::{Checkpoint, Hash, Note, VerifierKey, verify_consistency};
 use palyra_journal::verify::{Completeness, Report, Trust, Verdict, verify as verify_file};
 use serde_json::json;
@@ -29,7 +30,7 @@ pub(super) fn verify(args: &Verify, session: &Session) -> Result<Exit, Failure> 
     };
     let witness = Witness::from_env();
     let seen = seen_of(&file, witness.as_ref())?;
-    let given = given_trust(args)?;
+    let given = opening(given_trust(args)?, args.blob_key.as_deref(), &file)?;
     let trust = seen
         .iter()
         .fold(given.clone(), |trust, seen| seen.add_to(trust));
@@ -60,7 +61,7 @@ pub(super) fn verify(args: &Verify, session: &Session) -> Result<Exit, Failure> 
     }))
 }
 
-fn look(file: &Path, trust: &Trust) -> Result<Report, Failure> {
+pub(super) fn look(file: &Path, trust: &Trust) -> Result<Report, Failure> {
     let report = tokio::task::block_in_place(|| verify_file(file, trust));
     report.map_err(|error| cannot_read(file, &error))
 }
@@ -83,7 +84,7 @@ fn seen_of(file: &Path, witness: Option<&Witness>) -> Result<Option<Seen>, Failu
     }
 }
 
-fn given_trust(args: &Verify) -> Result<Trust, Failure> {
+pub(super) fn given_trust(args: &Verify) -> Result<Trust, Failure> {
     let mut trust = Trust::nobody();
     if let Some(key) = &args.key {
         trust = trust.key(key_of(key)?);
@@ -102,6 +103,25 @@ fn given_trust(args: &Verify) -> Result<Trust, Failure> {
     Ok(trust)
 }
 
+/// With the key that opens blobs, when it lies beside the journal or is named.
+pub(super) fn opening(trust: Trust, named: Option<&Path>, file: &Path) -> Result<Trust, Failure> {
+    let beside = file.with_file_name("blobs.key");
+    let path = named.unwrap_or(&beside);
+    let bytes = match std::fs::read(path) {
+        Ok(bytes) => bytes,
+        // Then only that contents are there is seen, and the answer says so.
+        Err(_) if named.is_none() => return Ok(trust),
+        Err(error) => return Err(cannot_read(path, &error)),
+    };
+    match <[u8; 32]>::try_from(bytes) {
+        Ok(bytes) => Ok(trust.opening(BlobKey::from_bytes(&bytes))),
+        Err(_) => Err(Failure::usage(
+            format!("`{}` does not hold a key", path.display()),
+            "name the file `blobs.key` of the journal's home",
+        )),
+    }
+}
+
 /// A key, or a file with one.
 pub(super) fn key_of(given: &str) -> Result<VerifierKey, Failure> {
     let text = match std::fs::read_to_string(given) {
@@ -116,7 +136,7 @@ pub(super) fn key_of(given: &str) -> Result<VerifierKey, Failure> {
     })
 }
 
-fn render(file: &Path, report: &Report) -> String {
+pub(super) fn render(file: &Path, report: &Report) -> String {
     let faults = report
         .faults
         .iter()
@@ -155,10 +175,25 @@ fn render(file: &Path, report: &Report) -> String {
         .with("file", file.display().to_string())
         .with("integrity", integrity)
         .lines("faults", faults.chain(more))
+        .maybe("contents", contents(report))
         .styled("completeness", completeness, style)
         .with("anchored", anchored)
         .lines("signed by", keys)
         .render()
+}
+
+/// What was seen of arguments, facts, output and policies.
+fn contents(report: &Report) -> Option<String> {
+    let mut said = vec![format!("{} as committed to", report.blobs?)];
+    let erased = report.blobs_erased.unwrap_or_default();
+    if erased > 0 {
+        said.push(format!("{erased} erased, as entries say"));
+    }
+    let unopened = report.blobs_unopened.unwrap_or_default();
+    if unopened > 0 {
+        said.push(format!("{unopened} not looked into (give --blob-key)"));
+    }
+    Some(said.join(", "))
 }
 
 fn completeness(found: &Completeness) -> (String, anstyle::Style) {

@@ -47,7 +47,8 @@ pub(crate) async fn list(
     };
     let size = page_size(which.limit);
     let query = ListQuery {
-        state,
+        state: None,
+        approval_state: state,
         agent: None,
         before: which.before,
         limit: size + 1,

@@ -18,7 +18,7 @@ use palyra_api::wire::{
     Page, Problem,
 };
 use palyra_core::json::NotCanonical;
-use palyra_core::{CanonicalJson, Ending};
+use palyra_core::{BlobKind, CanonicalJson, Ending};
 use palyra_gateway::calls::{CallRow, CallState};
 use palyra_gateway::error::RefusalKind;
 use palyra_gateway::records::ListQuery;
@@ -96,7 +96,8 @@ pub(crate) async fn list(
     })?;
     let size = page_size(which.limit);
     let query = ListQuery {
-        state: which.state.map(|state| state.as_str().to_owned()),
+        state: which.state,
+        approval_state: None,
         agent,
         before: which.before,
         limit: size + 1,
@@ -122,8 +123,14 @@ pub(crate) async fn show(
         arguments: view.arguments,
         facts: view.facts,
         output: view.output,
+        erased: kinds(&view.row.erased),
+        unreadable: kinds(&view.unreadable),
         entries: view.entries.into_iter().map(journal::on_the_wire).collect(),
     }))
+}
+
+fn kinds(of: &[BlobKind]) -> Vec<String> {
+    of.iter().map(|kind| kind.as_str().to_owned()).collect()
 }
 
 /// A body through the strict door, and what it means.

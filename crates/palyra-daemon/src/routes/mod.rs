@@ -5,6 +5,7 @@ pub mod approvals;
 pub mod calls;
 pub mod journal;
 pub mod judging;
+pub mod keeping;
 pub mod policy;
 pub mod proofs;
 pub mod status;
@@ -67,6 +68,7 @@ pub fn router(gateway: GatewayService, about: About) -> Router {
         .route("/api/v1/calls", get(calls::list).post(calls::call))
         .route("/api/v1/calls/{id}", get(calls::show))
         .route("/api/v1/calls/{id}/attestation", get(proofs::attestation))
+        .route("/api/v1/calls/{id}/erase", post(keeping::erase))
         .route("/api/v1/approvals", get(approvals::list))
         .route("/api/v1/approvals/{id}", get(approvals::show))
         .route("/api/v1/approvals/{id}/decide", post(approvals::decide))
@@ -80,6 +82,8 @@ pub fn router(gateway: GatewayService, about: About) -> Router {
         .route("/api/v1/policy/explain", post(judging::explain))
         .route("/api/v1/policy/simulate", post(judging::simulate))
         .route("/api/v1/policy/replay", post(judging::replay))
+        .route("/api/v1/journal/rebuild", post(keeping::rebuild))
+        .route("/api/v1/journal/backup", get(keeping::backup))
         .route("/api/v1/journal/checkpoint", get(proofs::checkpoint))
         .route("/api/v1/journal/export", get(proofs::export))
         .fallback(async || no_route())

@@ -14,6 +14,7 @@ mod crash;
 mod exec;
 mod floods;
 mod guarantees;
+mod keeping;
 mod lifecycle;
 mod past;
 mod policies;

@@ -182,19 +182,10 @@ async fn a_draft_over_the_wire_is_checked_and_bounded() {
 /// What was erased is named, and nothing is claimed about it.
 #[test]
 fn erased_facts_are_listed() {
-    let mut daemon = Daemon::start();
+    let daemon = Daemon::start();
     let _ = daemon.palyra(&ECHO).expect_code(0);
     let gone = last_call(&daemon);
-    let erase = "import sqlite3,sys\n\
-                 c=sqlite3.connect(sys.argv[1])\n\
-                 c.execute(\"DELETE FROM blobs WHERE kind='facts'\")\nc.commit()";
-    daemon.stop();
-    let erased = std::process::Command::new("python3")
-        .args(["-c", erase])
-        .arg(daemon.home().journal())
-        .status();
-    assert!(erased.unwrap().success());
-    daemon.start_again(None);
+    let _ = daemon.palyra(&["journal", "erase", &gone]).expect_code(0);
     let _ = daemon.palyra(&ECHO).expect_code(0);
     let folder = draft(&daemon, NO_ECHO);
     let found = json(&daemon, &["policy", "replay", &folder]);

@@ -242,8 +242,12 @@ impl<'a> Decision<'a> {
     }
 
     pub(super) fn facts(&self, journal: &JournalStore) -> Result<Kept, Refusal> {
-        let Some(blob) = journal.blob(&self.facts)? else {
-            return Ok(Kept::Erased);
+        let blob = match journal.kept(&self.facts)? {
+            palyra_journal::Kept::Whole(blob) => blob,
+            palyra_journal::Kept::Erased | palyra_journal::Kept::Unknown => {
+                return Ok(Kept::Erased);
+            }
+            palyra_journal::Kept::Unreadable => return Ok(Kept::Unreadable),
         };
         let read = serde_json::from_slice(&blob.bytes);
         Ok(read.map_or(Kept::Unreadable, Kept::Facts))

@@ -399,16 +399,16 @@ impl Keeper {
 }
 
 /// Reading and checking thousands of policies takes a while, and the disk its time.
-pub(super) async fn blocking<T: Send + 'static>(
+pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Refusal> {
     tokio::task::spawn_blocking(work).await.map_err(|error| {
-        tracing::error!(%error, "work on policies broke");
+        tracing::error!(%error, "work of the daemon broke");
         Refusal::new(
             RefusalKind::Unavailable,
             "internal_error",
-            "work on policies broke inside the daemon",
-            "see the daemon's log; what was in force stays in force",
+            "work broke inside the daemon",
+            "see the daemon's log; policies that were in force stay in force",
         )
     })
 }

@@ -18,8 +18,8 @@ mod versions;
 
 pub use folder::PolicyPlace;
 pub use judging::{CallJudged, Draft, Simulated};
-pub(crate) use keeper::Keeper;
 pub use keeper::{Considered, RefusedPolicies, Standing};
+pub(crate) use keeper::{Keeper, blocking};
 pub use replay::{Flip, ReplayEvent, ReplaySummary};
 pub use service::PolicyOverview;
 pub use versions::{

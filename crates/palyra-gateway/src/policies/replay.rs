@@ -255,14 +255,15 @@ mod tests {
 
     fn decided(facts: &Blob) -> StreamAppend {
         let digest = DigestKey::from_bytes([1; 32]).call_digest(&[b"x"]);
+        let call = CallId::mint(SystemClock.now());
         StreamAppend {
-            stream: Stream::Call(CallId::mint(SystemClock.now())),
+            stream: Stream::Call(call.clone()),
             expected: Expected::Any,
             entries: vec![Entry::Decided {
                 answer: Answer::Ask,
                 matched: Vec::new(),
                 policy_version: "abc".to_owned(),
-                digest,
+                digest: digest.recorded(&call),
                 facts: facts.commitment(),
             }],
         }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use palyra_core::entry::{Entry, Fold, Recorded, Row, WhyActivated};
 use palyra_core::json::canonical_bytes;
 use palyra_core::{Blob, BlobKind, Commitment, Digest, Timestamp, UserName};
-use palyra_journal::{JournalStore, RowQuery};
+use palyra_journal::{JournalStore, Kept, RowQuery};
 use palyra_policy::operator::{Bundle, NamedSource, Problem};
 use serde::{Deserialize, Serialize};
 
@@ -155,6 +155,8 @@ fn next(mut beside: Beside, recorded: &Recorded) -> Option<Beside> {
         Entry::PolicyWithdrawn { .. } => beside.staged = None,
         Entry::PolicyRefused { digest, .. } => beside.refused = Some(*digest),
         Entry::KeyRotated { .. }
+        | Entry::ProjectionMended { .. }
+        | Entry::BlobErased { .. }
         | Entry::Proposed { .. }
         | Entry::Decided { .. }
         | Entry::ApprovalRequested { .. }
@@ -304,13 +306,15 @@ impl Sources {
 
     /// What was kept under this commitment.
     pub(crate) fn kept(journal: &JournalStore, under: &Commitment) -> Result<Self, Refusal> {
-        let blob = journal.blob(under)?;
-        let read = blob.and_then(|blob| serde_json::from_slice(&blob.bytes).ok());
+        let read = match journal.kept(under)? {
+            Kept::Whole(blob) => serde_json::from_slice(&blob.bytes).ok(),
+            Kept::Erased | Kept::Unreadable | Kept::Unknown => None,
+        };
         read.ok_or_else(|| {
             Refusal::new(
                 RefusalKind::NotFound,
                 "policy_sources_gone",
-                "the texts of this policy version are no longer kept",
+                "the texts of this policy version are not kept, or `blobs.key` does not open them",
                 "choose another one of `palyra policy versions`",
             )
         })

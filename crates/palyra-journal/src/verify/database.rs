@@ -3,14 +3,17 @@
 //! The file may have been prepared by somebody: its schema must be ours to the letter, so that a
 //! name we read from is our table and not a view or a virtual table of theirs.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
 use palyra_core::Commitment;
+use palyra_core::entry::ErasedBlob;
 use rusqlite::{Connection, Row};
 
 use super::walk::Walk;
 use super::{Place, Report, Trust};
+use crate::blobs::{self, BlobKey};
 use crate::error::JournalError;
 use crate::proof::{Frontier, Hash, VerifierKey};
 use crate::queries::{self, to_sql};
@@ -45,7 +48,9 @@ pub(super) fn verify(path: &Path, trust: &Trust) -> io::Result<Report> {
     let mut verifying = Verifying {
         connection: &connection,
         walk,
-        blobs: 0,
+        key: trust.blob_key(),
+        erased: BTreeSet::new(),
+        blobs: Counted::default(),
         nodes: 0,
     };
     for step in [
@@ -60,7 +65,9 @@ pub(super) fn verify(path: &Path, trust: &Trust) -> io::Result<Report> {
         }
     }
     let mut report = verifying.walk.finish();
-    report.blobs = Some(verifying.blobs);
+    report.blobs = Some(verifying.blobs.whole);
+    report.blobs_erased = Some(verifying.blobs.erased);
+    report.blobs_unopened = Some(verifying.blobs.unopened);
     Ok(report)
 }
 
@@ -87,8 +94,19 @@ fn first_key(connection: &Connection) -> Result<Option<VerifierKey>, JournalErro
 struct Verifying<'c, 't> {
     connection: &'c Connection,
     walk: Walk<'t>,
-    blobs: u64,
+    key: Option<&'t BlobKey>,
+    /// What entries say was erased.
+    erased: BTreeSet<[u8; 32]>,
+    blobs: Counted,
     nodes: u64,
+}
+
+/// How many blobs are in which state.
+#[derive(Default)]
+struct Counted {
+    whole: u64,
+    erased: u64,
+    unopened: u64,
 }
 
 impl Verifying<'_, '_> {
@@ -200,7 +218,7 @@ impl Verifying<'_, '_> {
         Ok(())
     }
 
-    /// Whether what an entry commits to is there.
+    /// Whether what an entry commits to is there, be it erased.
     fn referred(&mut self, seq: u64, kind: &str, body: &[u8]) -> Result<(), JournalError> {
         let Some(commitments) = Commitments::of(kind, body) else {
             return Ok(());
@@ -215,6 +233,9 @@ impl Verifying<'_, '_> {
                     .fault(Place::Entry(seq), format!("has lost its {what}"));
             }
         }
+        let erased = commitments.blobs.iter().flatten();
+        self.erased
+            .extend(erased.map(|blob| *blob.commitment.0.as_bytes()));
         Ok(())
     }
 
@@ -222,7 +243,7 @@ impl Verifying<'_, '_> {
     fn blobs(&mut self) -> Result<(), JournalError> {
         let mut statement = self
             .connection
-            .prepare("SELECT id, commitment, kind, salt, bytes FROM blobs ORDER BY id")?;
+            .prepare("SELECT id, commitment, kind, sealed FROM blobs ORDER BY id")?;
         let mut rows = statement.query([])?;
         let mut expected = 0;
         while let Some(row) = rows.next()? {
@@ -233,21 +254,59 @@ impl Verifying<'_, '_> {
                 self.walk.fault(Place::Blob(id.unsigned_abs()), what);
                 expected = id;
             }
-            if fits(row) {
-                self.blobs += 1;
-                continue;
-            }
+            let found = self.look_at(row);
+            let wrong = match found {
+                Found::Whole => {
+                    self.blobs.whole += 1;
+                    continue;
+                }
+                Found::Unopened => {
+                    self.blobs.unopened += 1;
+                    continue;
+                }
+                Found::Erased => {
+                    self.blobs.erased += 1;
+                    continue;
+                }
+                Found::Emptied => "was emptied, and no entry says so",
+                Found::Back => "is there, though an entry says that it was erased",
+                Found::Wrong => "is not what was committed to, or is sealed with another key",
+            };
             // Looking for it reads everything, so not for faults that nobody is told.
             let filed = row.get_ref(1)?.as_blob().ok();
             let whose = filed
                 .filter(|_| self.walk.tells_more())
                 .and_then(|commitment| self.whose(commitment));
             let whose =
-                whose.map_or_else(String::new, |seq| format!(", which entry {seq} commits to"));
-            let what = format!("is not what was committed to{whose}");
+                whose.map_or_else(String::new, |seq| format!(" (entry {seq} commits to it)"));
+            let what = format!("{wrong}{whose}");
             self.walk.fault(Place::Blob(id.unsigned_abs()), what);
         }
         Ok(())
+    }
+
+    fn look_at(&self, row: &Row<'_>) -> Found {
+        let filed = row.get_ref(1).ok().and_then(|value| value.as_blob().ok());
+        let Some(commitment) = filed.and_then(blobs::commitment_of) else {
+            return Found::Wrong;
+        };
+        let (Ok(kind), Ok(sealed)) = (row.get::<_, String>(2), row.get_ref(3)) else {
+            return Found::Wrong;
+        };
+        let erased = self.erased.contains(commitment.0.as_bytes());
+        let Ok(sealed) = sealed.as_blob_or_null() else {
+            return Found::Wrong;
+        };
+        match (sealed, erased, self.key) {
+            (None, true, _) => Found::Erased,
+            (None, false, _) => Found::Emptied,
+            (Some(_), true, _) => Found::Back,
+            (Some(_), false, None) => Found::Unopened,
+            (Some(sealed), false, Some(key)) => match key.open(&commitment, &kind, sealed) {
+                Some(_) => Found::Whole,
+                None => Found::Wrong,
+            },
+        }
     }
 
     /// The first entry that commits to this; looked for only when something is wrong.
@@ -268,15 +327,15 @@ impl Verifying<'_, '_> {
     }
 }
 
-/// Whether a blob's row is what it is filed under.
-fn fits(row: &Row<'_>) -> bool {
-    let blob = |index| row.get_ref(index).ok()?.as_blob().ok();
-    let kind = || row.get_ref(2).ok()?.as_str().ok();
-    let found = || {
-        let blob = queries::assemble(kind()?, blob(3)?, blob(4)?.to_vec())?;
-        Some(blob.commitment())
-    };
-    found().is_some_and(|found| blob(1) == Some(found.0.as_bytes()))
+/// What a blob's row turns out to be.
+enum Found {
+    Whole,
+    /// There is no key to look into it.
+    Unopened,
+    Erased,
+    Emptied,
+    Back,
+    Wrong,
 }
 
 /// What an entry commits to.
@@ -285,6 +344,9 @@ struct Commitments {
     arguments: Option<Commitment>,
     facts: Option<Commitment>,
     output: Option<Commitment>,
+    sources: Option<Commitment>,
+    /// What was erased.
+    blobs: Option<Vec<ErasedBlob>>,
 }
 
 impl Commitments {
@@ -292,9 +354,8 @@ impl Commitments {
     fn of(kind: &str, body: &[u8]) -> Option<Self> {
         match kind {
             // Whether the body was changed is for its leaf to say.
-            "proposed" | "decided" | "approval_requested" | "finished" => {
-                serde_json::from_slice(body).ok()
-            }
+            "proposed" | "decided" | "approval_requested" | "finished" | "policy_activated"
+            | "policy_staged" | "blob_erased" => serde_json::from_slice(body).ok(),
             _ => None,
         }
     }
@@ -304,6 +365,7 @@ impl Commitments {
             ("arguments", self.arguments),
             ("facts", self.facts),
             ("output", self.output),
+            ("policies", self.sources),
         ];
         named
             .into_iter()

@@ -104,6 +104,8 @@ impl<'t> Walk<'t> {
                 last: tree.size(),
                 checkpoints: 0,
                 blobs: None,
+                blobs_erased: None,
+                blobs_unopened: None,
                 faults: Vec::new(),
                 fault_count: 0,
                 completeness: Completeness::Unknown,

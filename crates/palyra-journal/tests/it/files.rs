@@ -143,15 +143,15 @@ fn a_later_format_is_refused_and_left_alone() {
     drop(place.open());
     place
         .shell()
-        .execute_batch("PRAGMA user_version = 3")
+        .execute_batch("PRAGMA user_version = 4")
         .unwrap();
     let error = refused(&place);
     assert!(
         matches!(
             error,
             JournalError::Newer {
-                found: 3,
-                known: 2,
+                found: 4,
+                known: 3,
                 ..
             }
         ),

@@ -9,6 +9,7 @@ mod concurrency;
 mod files;
 mod full_disk;
 mod kernel_faults;
+mod life;
 mod projections;
 mod recording;
 mod sealing;

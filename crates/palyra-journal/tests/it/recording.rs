@@ -137,7 +137,7 @@ async fn answered(
         call: asking.call().clone(),
         principal: agent(),
         tool: "palyra.echo".parse().unwrap(),
-        digest: digest("echo"),
+        digest: digest("echo").recorded(asking.call()),
         arguments: Blob::new(BlobKind::Arguments, b"{}".to_vec()).commitment(),
         expires_at: NOW,
     };

@@ -6,7 +6,7 @@ use palyra_journal::proof::{
 };
 use palyra_journal::{Expected, JournalError, JournalKeys, JournalState, JournalStore};
 
-use crate::support::{Counting, Place, all, call, clock, keys, started, to};
+use crate::support::{Counting, Place, all, blob_key, call, clock, keys, started, to, unseal};
 
 /// The leaves, computed from the file as anybody sees it.
 fn leaves(place: &Place) -> Vec<Hash> {
@@ -151,6 +151,7 @@ async fn a_journal_from_before_there_were_proofs_is_sealed_as_it_is() {
         journal.append(all(vec![stream])).await.unwrap();
         let before = journal.read(0, usize::MAX).unwrap();
         drop(journal);
+        unseal(&place, &[]);
         let shell = place.shell();
         shell
             .execute_batch(
@@ -256,7 +257,7 @@ async fn a_key_takes_over_and_the_old_one_vouches_for_it() {
     fill(&journal, 4).await;
     drop(journal);
     let text = keys().rotated().unwrap().to_text();
-    let rotated = || JournalKeys::from_text(&text).unwrap();
+    let rotated = || JournalKeys::from_text(&text, blob_key()).unwrap();
     let open = |keys| JournalStore::open(&place.file(), Vec::new(), clock(), keys).unwrap();
     let journal = open(rotated());
     let new = journal.key().clone();

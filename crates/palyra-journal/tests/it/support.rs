@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use palyra_core::entry::{Entry, Fold, Recorded, Row, Stream};
 use palyra_core::{CallId, Clock, Timestamp};
-use palyra_journal::{Append, Expected, JournalKeys, JournalStore, StreamAppend};
+use palyra_journal::{Append, BlobKey, Expected, JournalKeys, JournalStore, StreamAppend};
 
 /// A clock that moves by one millisecond each time it is looked at: the writer looks once a group,
 /// so entries of one commit have one time.
@@ -23,7 +23,45 @@ impl Clock for Ticking {
 /// The same each time, so that a file can be opened again.
 pub(crate) fn keys() -> JournalKeys {
     let secret = "PRIVATE+KEY+PeterNeumann+c74f20a3+AYEKFALVFGyNhPJEMzD1QIDr+Y7hfZx09iUvxdXHKDFz";
-    JournalKeys::from_text(secret).unwrap()
+    JournalKeys::from_text(secret, blob_key()).unwrap()
+}
+
+/// The key that seals the blobs of all of them.
+pub(crate) fn blob_key() -> BlobKey {
+    BlobKey::from_bytes(&[7; 32])
+}
+
+/// Takes a closed file back to when blobs lay in it as they are. They open with [`blob_key`].
+pub(crate) fn unseal(place: &Place, blobs: &[palyra_core::Blob]) {
+    let shell = place.shell();
+    shell
+        .execute_batch(
+            "DROP TABLE blobs; DROP TABLE answered;
+             CREATE TABLE blobs (
+                 id         INTEGER PRIMARY KEY,
+                 commitment BLOB NOT NULL UNIQUE,
+                 kind       TEXT NOT NULL,
+                 salt       BLOB NOT NULL,
+                 bytes      BLOB NOT NULL
+             ) STRICT;
+             CREATE TRIGGER blobs_are_never_changed BEFORE UPDATE ON blobs
+                 BEGIN SELECT RAISE(ABORT, 'blobs are never changed'); END;
+             PRAGMA user_version = 2;",
+        )
+        .unwrap();
+    for blob in blobs {
+        shell
+            .execute(
+                "INSERT INTO blobs (commitment, kind, salt, bytes) VALUES (?1, ?2, ?3, ?4)",
+                rusqlite::params![
+                    blob.commitment().0.as_bytes(),
+                    blob.kind.as_str(),
+                    blob.salt,
+                    blob.bytes
+                ],
+            )
+            .unwrap();
+    }
 }
 
 pub(crate) fn clock() -> Arc<dyn Clock> {
@@ -55,6 +93,7 @@ impl Place {
     }
 
     pub(crate) fn open_keyed(&self, keys: JournalKeys) -> JournalStore {
+        let keys = keys.sealing_with(blob_key());
         JournalStore::open(&self.file(), Vec::new(), clock(), keys).unwrap()
     }
 
