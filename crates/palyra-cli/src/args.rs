@@ -410,17 +410,17 @@ pub enum JournalAction {
     Verify(Verify),
     /// Print the signed head of the journal, to be kept elsewhere
     Checkpoint,
-    /// Erase what a call was given or gave back, for good; its record and all proofs stay
+    /// Erase what a call was given or gave back; its record and proofs stay
     Erase(Erase),
     /// Make every projection anew from all entries, and mend what differs
     Rebuild,
-    /// Copy the journal while the daemon runs, with its checkpoint beside; keys are not in it
+    /// Copy the journal while the daemon runs, without its keys
     Backup {
         /// A new file, or a folder to make one in
         #[arg(value_name = "FILE|DIR", value_hint = clap::ValueHint::AnyPath)]
         out: PathBuf,
     },
-    /// Put a backup in place of the journal, while no daemon runs; it is verified first
+    /// Verify a backup and put it in place, while no daemon runs
     Restore(Restore),
     /// Write the journal as JSON lines that anybody can verify; arguments stay here
     Export {

@@ -46,7 +46,8 @@ fn main() {
         .build()
         .unwrap();
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let (gateway, owner) = runtime.block_on(open(folder.path(), calls));
+    let real = folder.path().canonicalize().unwrap();
+    let (gateway, owner) = runtime.block_on(open(&real, calls));
     let rare = JournalFilter {
         agent: Some(agent(calls / 2 / 1_000 * 1_000)),
         ..JournalFilter::default()
@@ -188,7 +189,7 @@ async fn open(folder: &std::path::Path, calls: i64) -> (GatewayService, Caller) 
     std::fs::create_dir(&place.folder).unwrap();
     let sandbox = Sandbox::start(SandboxSettings {
         helper: folder.join("no-helper"),
-        masked: Vec::new(),
+        masked: vec![folder.to_owned()],
         clock: Arc::clone(&clock),
     });
     let settings = Settings {

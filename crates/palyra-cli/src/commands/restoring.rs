@@ -1,6 +1,6 @@
 //! `palyra journal backup` and `restore`: a copy that proves itself, and the way back.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -14,6 +14,7 @@ use super::proofs::{cannot_read, create, given_trust, look, opening, render};
 use crate::args::{Restore, Verify};
 use crate::exit::{Exit, Meaning};
 use crate::failure::Failure;
+use crate::folders::private_file;
 use crate::output::WAITING;
 use crate::safe;
 use crate::session::{Session, in_time};
@@ -116,10 +117,10 @@ pub(super) fn restore(args: &Restore, session: &Session) -> Result<Exit, Failure
             )));
         }
     };
+    // Also an older one: what a stranger signed is not a part of this history.
     if report
         .anchored
         .is_none_or(|anchored| anchored < report.last)
-        && older.is_none()
     {
         return Err(Failure::new(
             Meaning::SignerUnknown,
@@ -232,7 +233,7 @@ fn remember(report: &Report, session: &Session, witness: &Witness) -> Result<(),
 /// Keeps every daemon from starting meanwhile, or says which one runs.
 fn lock(session: &Session) -> Result<File, Failure> {
     let path = session.home.lock();
-    let mut file = OpenOptions::new()
+    let mut file = private_file()
         .read(true)
         .write(true)
         .create(true)

@@ -364,6 +364,17 @@ fn a_backup_is_taken_while_running_and_an_older_one_is_restored_only_knowingly()
     let _ = daemon.palyra(&arguments).expect_code(8);
     let _ = daemon.palyra(&["journal", "verify"]).expect_code(0);
 
+    // Nor is a shorter one of somebody else, however right its own signatures are.
+    let strangers = Daemon::start();
+    let foreign = daemon.folder().join("foreign.db");
+    let foreign = foreign.to_str().unwrap();
+    let _ = strangers
+        .palyra(&["journal", "backup", foreign])
+        .expect_code(0);
+    let refused = daemon.palyra(&["journal", "restore", foreign, "--accept-older"]);
+    assert!(matches!(refused.code, Some(7 | 8)), "{refused:?}");
+    let _ = daemon.palyra(&["journal", "verify"]).expect_code(0);
+
     let restored = daemon.palyra(&["journal", "restore", &file, "--accept-older"]);
     let restored = restored.expect_code(0);
     assert!(restored.stderr.contains("warning"), "{restored:?}");
