@@ -161,7 +161,9 @@ impl JournalError {
                 "move the file aside or restore it from a backup, then start again"
             }
             Self::Newer { .. } => "upgrade palyra, then start again",
-            Self::Open { .. } => "make the file and its folder accessible, then start again",
+            Self::Open { .. } => {
+                "make the file and its folder accessible, then check `palyra status` or start again"
+            }
             Self::NoSuchPlace { .. } => "see the last entry with `palyra journal tail -n 1`",
             Self::Conflict { .. } => "read the stream again, then decide again",
             Self::Unwritable { .. } | Self::TooLarge { .. } => "send less, or plain Unicode text",

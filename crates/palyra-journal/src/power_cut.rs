@@ -123,6 +123,7 @@ async fn load(appends: usize, faults: &[Fault]) -> Load {
                     Err(
                         JournalError::Unsynced(_)
                         | JournalError::Locked(_)
+                        | JournalError::Io(_)
                         | JournalError::Corrupt { .. },
                     ) => {
                         // Whether it is there is open; the next one is in another stream.
@@ -214,7 +215,7 @@ async fn check(files: &BTreeMap<Part, Vec<u8>>, told: &[&Told], why: &str) {
 /// How many points are tried.
 fn points() -> usize {
     let wanted = std::env::var("PALYRA_POWER_CUTS").ok();
-    wanted.and_then(|text| text.parse().ok()).unwrap_or(20)
+    wanted.and_then(|text| text.parse().ok()).unwrap_or(12)
 }
 
 /// Cuts the power at syncs and between, and checks what is left in several ways.
