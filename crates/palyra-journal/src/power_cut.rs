@@ -167,10 +167,12 @@ async fn check(files: &BTreeMap<Part, Vec<u8>>, told: &[&Told], why: &str) {
     let mut words: BTreeMap<&str, usize> = BTreeMap::new();
     for recorded in &entries {
         *counts.entry(&recorded.stream).or_default() += 1;
-        let word = match &recorded.entry {
-            Entry::DaemonStarted { version } => version,
-            Entry::Finished { report, .. } => &report.executor,
-            other => panic!("{why}: {other:?}"),
+        let word = if let Entry::DaemonStarted { version } = &recorded.entry {
+            version
+        } else if let Entry::Finished { report, .. } = &recorded.entry {
+            &report.executor
+        } else {
+            panic!("{why}: {recorded:?}");
         };
         *words.entry(word).or_default() += 1;
     }

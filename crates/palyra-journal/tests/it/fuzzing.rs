@@ -71,15 +71,15 @@ fn spoiled(honest: &[u8], chance: &mut Chance) -> Vec<u8> {
             0 => bytes.truncate(at),
             1 => drop(bytes.drain(at..end)),
             2 => {
-                let again = bytes[at.min(end)..end].to_vec();
+                let again = bytes.get(at..end).unwrap_or_default().to_vec();
                 let to = chance.below(bytes.len() + 1);
                 bytes.splice(to..to, again);
             }
             3 => {
-                let word = WORDS[chance.below(WORDS.len())];
-                bytes.splice(at..at, word.bytes());
+                let word = WORDS.get(chance.below(WORDS.len()));
+                bytes.splice(at..at, word.unwrap().bytes());
             }
-            4 => bytes[at.min(end)..end].reverse(),
+            4 => bytes.get_mut(at..end).unwrap_or_default().reverse(),
             5 => {
                 // Whole lines change places.
                 let mut lines: Vec<_> = bytes.split_inclusive(|byte| *byte == b'\n').collect();

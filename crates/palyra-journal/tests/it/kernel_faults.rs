@@ -126,13 +126,13 @@ async fn append_until_refused(journal: &JournalStore) -> (u64, JournalError) {
 }
 
 async fn until_writable(journal: &JournalStore) {
-    for _ in 0..2_000 {
-        if journal.state() == JournalState::Writable {
-            return;
-        }
+    let mut looks = 0;
+    while journal.state() != JournalState::Writable {
+        let state = journal.state();
+        assert!(looks < 2_000, "it does not recover by itself: {state:?}");
+        looks += 1;
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    panic!("it does not recover by itself: {:?}", journal.state());
 }
 
 fn verified(file: &Path, journal: &JournalStore) {
