@@ -28,9 +28,10 @@ bench-long: ## memory and proofs of a journal with ten million entries
 demo: ## an allowed, an asked and a denied call with their records, on a throw-away daemon
 	@$(READY); scripts/demo.sh
 
-crash: ## kill -9 at 500 random points under load (./test does 25)
+crash: ## kill -9 at 500 points under load (./test does 25), the power cut at 2,000 (./test does 36)
 	@$(READY); cargo build --workspace --locked --bins; \
-	PALYRA_CRASH_ROUNDS=500 cargo test --locked -p palyra-daemon crash -- --nocapture
+	PALYRA_CRASH_ROUNDS=500 cargo test --locked -p palyra-daemon crash -- --nocapture; \
+	PALYRA_POWER_CUTS=700 cargo test --locked -p palyra-journal --lib power_cut -- --nocapture
 
 attacks: ## every attack on the sandbox, the daemon and policy, with its control, one by one
 	@$(READY); cargo build --workspace --locked --bins; \
@@ -39,5 +40,6 @@ attacks: ## every attack on the sandbox, the daemon and policy, with its control
 	cargo test --locked -p palyra-policy --test it -- attacks --nocapture --test-threads=1; \
 	cargo test --locked -p palyra-effects --test it -- --nocapture --test-threads=1
 
-fuzz: ## 10,000 random policy sets, requests and records (./test does 500)
-	@$(READY); PALYRA_POLICY_CASES=10000 cargo test --locked -p palyra-policy --test it -- hostile:: slices::
+fuzz: ## 10,000 random policy sets, requests and records, 50,000 spoiled journals (./test does 500, 300)
+	@$(READY); PALYRA_FUZZ_CASES=50000 cargo test --locked -p palyra-journal --test it -- fuzzing::; \
+	PALYRA_POLICY_CASES=10000 cargo test --locked -p palyra-policy --test it -- hostile:: slices::

@@ -173,7 +173,9 @@ impl JournalError {
                 "move the file aside or restore it from a backup, then start again"
             }
             Self::Newer { .. } => "upgrade palyra, then start again",
-            Self::Open { .. } => "make the file and its folder accessible, then start again",
+            Self::Open { .. } => {
+                "make the file and its folder accessible, then check `palyra status` or start again"
+            }
             Self::NoSuchPlace { .. } => "see the last entry with `palyra journal tail -n 1`",
             Self::KeyReused { .. } | Self::BadKey { .. } => "append under another key",
             Self::Conflict { .. } => "read the stream again, then decide again",

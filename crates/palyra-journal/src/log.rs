@@ -147,6 +147,10 @@ fn alone(path: &Path) -> Result<Option<File>, JournalError> {
 
 fn cut_to(log: &File, known: Position, folded: Position) -> io::Result<()> {
     let (synced, length) = match header(log)? {
+        // Somebody put another log there: none of it is ours to cut.
+        Some(header) if header.salts != known.salts && header.salts != folded.salts => {
+            return rewrite(log);
+        }
         Some(header) => {
             let synced = known.length(&header);
             (synced, synced.max(folded.length(&header)))

@@ -123,6 +123,7 @@ async fn load(appends: usize, faults: &[Fault]) -> Load {
                     Err(
                         JournalError::Unsynced(_)
                         | JournalError::Locked(_)
+                        | JournalError::Io(_)
                         | JournalError::Corrupt { .. },
                     ) => {
                         // Whether it is there is open; the next one is in another stream.
@@ -166,10 +167,12 @@ async fn check(files: &BTreeMap<Part, Vec<u8>>, told: &[&Told], why: &str) {
     let mut words: BTreeMap<&str, usize> = BTreeMap::new();
     for recorded in &entries {
         *counts.entry(&recorded.stream).or_default() += 1;
-        let word = match &recorded.entry {
-            Entry::DaemonStarted { version } => version,
-            Entry::Finished { report, .. } => &report.executor,
-            other => panic!("{why}: {other:?}"),
+        let word = if let Entry::DaemonStarted { version } = &recorded.entry {
+            version
+        } else if let Entry::Finished { report, .. } = &recorded.entry {
+            &report.executor
+        } else {
+            panic!("{why}: {recorded:?}");
         };
         *words.entry(word).or_default() += 1;
     }
@@ -214,7 +217,7 @@ async fn check(files: &BTreeMap<Part, Vec<u8>>, told: &[&Told], why: &str) {
 /// How many points are tried.
 fn points() -> usize {
     let wanted = std::env::var("PALYRA_POWER_CUTS").ok();
-    wanted.and_then(|text| text.parse().ok()).unwrap_or(20)
+    wanted.and_then(|text| text.parse().ok()).unwrap_or(12)
 }
 
 /// Cuts the power at syncs and between, and checks what is left in several ways.

@@ -35,22 +35,22 @@ pub(crate) struct Reserve {
     held: Held,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum Held {
     /// It is there.
-    Kept,
+    Kept { size: u64 },
     /// There never was room for it.
     Never,
     /// It was given up: the disk is full.
-    Released,
+    Released { size: u64 },
 }
 
 impl Reserve {
     /// Keeps some room beside the journal, if there is any.
     pub(crate) fn beside(journal: &Path) -> Self {
         let file = schema::beside(journal, "-reserve");
-        let held = match make(&file) {
-            Ok(()) => Held::Kept,
+        let held = match make(&file, None) {
+            Ok(size) => Held::Kept { size },
             Err(error) => {
                 tracing::warn!(%error, "no room is kept for the journal on a full disk");
                 Held::Never
@@ -61,50 +61,54 @@ impl Reserve {
 
     /// Gives the room up; `false` when there is none to give.
     pub(crate) fn release(&mut self) -> bool {
-        if self.held != Held::Kept {
+        let Held::Kept { size } = self.held else {
             return false;
-        }
+        };
         if let Err(error) = fs::remove_file(&self.file) {
             tracing::error!(%error, "the room kept for a full disk cannot be given up");
             return false;
         }
         tracing::warn!("the disk is full: the journal takes only what ends something");
-        self.held = Held::Released;
+        self.held = Held::Released { size };
         true
     }
 
     /// Keeps room again, once there is some.
     pub(crate) fn look(&mut self) {
-        if self.held == Held::Released && make(&self.file).is_ok() {
+        if let Held::Released { size } = self.held
+            && let Ok(size) = make(&self.file, Some(size))
+        {
             tracing::info!("there is room again for the journal");
-            self.held = Held::Kept;
+            self.held = Held::Kept { size };
         }
     }
 
     /// Whether it was given up.
-    pub(crate) fn is_released(&self) -> bool {
-        self.held == Held::Released
+    pub(crate) const fn is_released(&self) -> bool {
+        matches!(self.held, Held::Released { .. })
     }
 }
 
-/// Makes the file, whole or not at all.
-fn make(file: &Path) -> io::Result<()> {
+/// Makes the file, whole or not at all; gives its size. One that was given up is made again once
+/// there is room for it *and* for others: what it gave up itself is no reason.
+fn make(file: &Path, again: Option<u64>) -> io::Result<u64> {
     let folder = file.parent().unwrap_or(Path::new("/"));
     let found = statvfs(folder)?;
     let kept = fs::metadata(file).map_or(0, |found| found.len());
     let room = found.f_bavail.saturating_mul(found.f_frsize);
-    let size = if kept >= LEAST {
-        kept
-    } else {
-        MOST.min(room / PART)
+    let (size, enough) = match again {
+        Some(size) => (size, room >= size.saturating_mul(2)),
+        None if kept >= LEAST => (kept, true),
+        None => (MOST.min(room / PART), true),
     };
-    if size < LEAST {
+    if size < LEAST || !enough {
         return Err(io::ErrorKind::StorageFull.into());
     }
     let mut options = OpenOptions::new();
     let options = options.write(true).create(true).truncate(false);
     let made = options.mode(0o600).open(file)?;
-    fill(&made, size).inspect_err(|_| drop(fs::remove_file(file)))
+    fill(&made, size).inspect_err(|_| drop(fs::remove_file(file)))?;
+    Ok(size)
 }
 
 /// Gives the file its blocks now, and not when somebody writes to it.

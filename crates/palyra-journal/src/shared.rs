@@ -40,8 +40,8 @@ pub(crate) struct Mark {
     pub(crate) head: u64,
     /// Groups written before it.
     pub(crate) number: u64,
-    /// Where it ends in the log; `None` when it wrote nothing there.
-    pub(crate) position: Option<Position>,
+    /// Where it ends in the log, if that is known; `None` when it wrote nothing there.
+    pub(crate) position: Option<Option<Position>>,
     /// How often everything had been opened again when it was written.
     pub(crate) opened: u64,
 }
@@ -54,7 +54,7 @@ struct Synced {
     /// How often everything was opened again. A group from before is lost, whatever a sync of the
     /// descriptors of before says.
     opened: u64,
-    /// The last group that is durable, and where it ends.
+    /// The last group that is durable, and where it ends, if that is known.
     number: u64,
     position: Option<Position>,
 }
@@ -122,7 +122,7 @@ impl Shared {
         }
         if mark.number >= synced.number {
             synced.number = mark.number;
-            synced.position = mark.position.or(synced.position);
+            synced.position = mark.position.unwrap_or(synced.position);
         }
         // Under the lock: from the moment the log is broken, nothing becomes durable.
         self.durable(mark.head);

@@ -128,7 +128,7 @@ impl JournalStore {
         let first = Mark {
             head: writer.head(),
             number: 0,
-            position: log::Position::at_start(&log().map_err(cannot)?),
+            position: Some(log::Position::at_start(&log().map_err(cannot)?)),
             opened: 0,
         };
         shared.sync(&log().map_err(cannot)?, first)?;

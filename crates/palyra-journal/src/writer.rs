@@ -87,10 +87,9 @@ fn take_turns(
     loop {
         // Poisoned: the other one panicked in the middle of a transaction.
         let Ok(mut turn) = turns.lock() else { return };
-        let Some(mut written) = turn.take(&log) else {
+        let Some(mut written) = turn.take() else {
             return;
         };
-        drop(turn);
         if written.mark.opened != opened {
             // The descriptor so far is of another time, perhaps of another file.
             match open() {
@@ -98,6 +97,8 @@ fn take_turns(
                 Err(error) => written.is_lost(JournalError::Unsynced(Arc::new(error)), shared),
             }
         }
+        written.mark.position = turn.writer.position(&log);
+        drop(turn);
         if written.make_durable(&log, shared) {
             let still_synced = || shared.still_synced().is_ok();
             let folded = checkpoints.run_if_due(|| turns.lock().ok(), still_synced);
@@ -119,12 +120,12 @@ struct Turn {
 
 impl Turn {
     /// Waits for appends and writes them; `None` once there will be no more.
-    fn take(&mut self, log: &File) -> Option<Written> {
+    fn take(&mut self) -> Option<Written> {
         let first = self.queue.blocking_recv()?;
         if first.batch.is_nothing() {
             self.writer.mend();
         }
-        Some(self.writer.group(first, &mut self.queue, log))
+        Some(self.writer.group(first, &mut self.queue))
     }
 }
 
@@ -246,12 +247,7 @@ impl Writer {
     }
 
     /// Fills one group and writes it, or none of it; durable it is not yet.
-    fn group(
-        &mut self,
-        first: Request,
-        queue: &mut mpsc::Receiver<Request>,
-        log: &File,
-    ) -> Written {
+    fn group(&mut self, first: Request, queue: &mut mpsc::Receiver<Request>) -> Written {
         let mut group = Group::new(self.clock.now());
         let mut outcome = self
             .fill(&mut group, first, queue)
@@ -272,20 +268,25 @@ impl Writer {
         self.groups += 1;
         Written {
             outcome,
-            mark: self.mark(&group, log),
+            mark: self.mark(&group),
             answers: group.answers,
         }
     }
 
-    /// Where the group that was just committed ends.
-    fn mark(&self, group: &Group, log: &File) -> Mark {
-        let pages = self.checkpoints.committed();
+    fn mark(&self, group: &Group) -> Mark {
         Mark {
             head: group.last_seq,
             number: self.groups,
-            position: pages.and_then(|pages| Position::of(log, pages).ok()),
+            position: None,
             opened: self.shared.opened(),
         }
+    }
+
+    /// Where the group that was just committed ends in the log, as far as that can be read; `None`
+    /// when it wrote nothing.
+    fn position(&self, log: &File) -> Option<Option<Position>> {
+        let pages = self.checkpoints.committed()?;
+        Some(Position::of(log, pages).ok())
     }
 
     /// Takes appends until the queue is empty: while some are inserted, others arrive.

@@ -325,6 +325,19 @@ fn a_full_disk_denies_and_recovers() {
     // Reading goes on, and says what is wrong.
     let status = daemon.palyra(&["status", "--json"]).expect_code(0).json();
     assert_ne!(status["journal_state"], "writable", "{status}");
+    let warnings = status["warnings"].to_string();
+    assert!(warnings.contains("nothing executes"), "{warnings}");
+    assert!(
+        warnings.contains("free disk space"),
+        "the next step: {warnings}"
+    );
+    // Room was kept, so that the refusal itself is on record.
+    let tail = daemon.palyra(&["journal", "tail", "-n", "1", "--json"]);
+    let tail = tail.expect_code(0).stdout;
+    assert!(
+        tail.contains("closed") && tail.contains("no space left"),
+        "{tail}"
+    );
     std::fs::remove_file(&ballast).unwrap();
     let _ = daemon
         .palyra(&["exec", "--", "touch", "proof"])

@@ -249,6 +249,9 @@ impl<'t> Walk<'t> {
         let rest = self
             .pending
             .split_off(usize::try_from(count).unwrap_or(usize::MAX));
+        if !rest.is_empty() {
+            self.fault(place.clone(), "stands after entries that it is not about");
+        }
         let found = std::mem::replace(&mut self.pending, rest);
         let said = self.signed(size, note);
         self.grow(size, &found, kept, said.as_ref());

@@ -175,7 +175,6 @@ pub(crate) fn not_run(test: &str, why: &str) {
         std::env::var_os("CI").is_none(),
         "{test} could not run: {why}"
     );
-    println!("not run: {why}");
     if let Some(list) = std::env::var_os("PALYRA_NOT_RUN") {
         let list = std::fs::OpenOptions::new().append(true).open(list);
         writeln!(list.unwrap(), "{test}: {why}").unwrap();

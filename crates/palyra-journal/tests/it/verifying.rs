@@ -316,6 +316,16 @@ async fn every_changed_byte_of_the_database_is_found() {
                         let here = Where::Entry(seq.unsigned_abs());
                         assert!(places(&report).contains(&&here), "{told}");
                     }
+                    if let (true, Value::Integer(key)) = (column != key, &row[0]) {
+                        let here = match table {
+                            "checkpoints" => Where::Checkpoint(key.unsigned_abs()),
+                            "blobs" => Where::Blob(key.unsigned_abs()),
+                            "entries" => Where::Entry(key.unsigned_abs()),
+                            _ => Where::File,
+                        };
+                        let all = places(&report);
+                        assert!(all.contains(&&here) || table == "signer", "{told}");
+                    }
                     found += 1;
                     let now = if column == key { &changed } else { &row[0] };
                     assert_eq!(editor.execute(&sql, (value, now)).unwrap(), 1);
