@@ -3,7 +3,7 @@
 use palyra_api::wire;
 use utoipa::OpenApi;
 
-use crate::routes::{agents, approvals, calls, journal, judging, policy, status, tools};
+use crate::routes::{agents, approvals, calls, doctor, journal, judging, policy, status, tools};
 
 /// The whole API.
 #[derive(OpenApi)]
@@ -18,6 +18,7 @@ use crate::routes::{agents, approvals, calls, journal, judging, policy, status, 
     paths(
         status::healthz,
         status::status,
+        doctor::examine,
         tools::list,
         tools::show,
         agents::list,

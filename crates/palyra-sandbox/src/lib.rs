@@ -23,11 +23,13 @@
 //! | `seccomp` | which system calls it may not make |
 //! | `inside` | whether a process belongs to a call |
 //! | `kit`, `tmp`, `cgroup` | what a call is given and what is cleared away after it |
+//! | `doctor` | what this machine gives, and what to do about what it does not |
 //! | [`jail`] | the helper itself |
 //! | `sys` | the `unsafe` parts |
 
 mod call;
 mod cgroup;
+mod doctor;
 mod files;
 mod helper;
 mod inside;
@@ -51,6 +53,7 @@ mod tmp;
 mod walls;
 mod wire;
 
+pub use doctor::{Check, CheckState, DoctorReport, Needed, examine};
 pub use files::FileRunner;
 pub use output::{OutputChunk, OutputSink, OutputStream};
 pub use process::{ProcessRunner, run_constrained_process};

@@ -254,3 +254,42 @@ pub(crate) fn landlock_restrict_self(ruleset: BorrowedFd<'_>, flags: u32) -> io:
     check(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), flags) })
         .map(drop)
 }
+
+/// Moves this process, the helper's only thread, into new namespaces.
+pub(crate) fn unshare(namespaces: i32) -> io::Result<()> {
+    // SAFETY: an integer; no flag here shares less of this process's memory or descriptors.
+    check(unsafe { libc::syscall(libc::SYS_unshare, namespaces) }).map(drop)
+}
+
+/// What `mount_setattr` takes.
+#[repr(C)]
+#[derive(Default)]
+pub(crate) struct MountAttr {
+    pub(crate) set: u64,
+    pub(crate) clear: u64,
+    pub(crate) propagation: u64,
+    pub(crate) userns: u64,
+}
+
+/// Changes the mount that `mount` is a handle of; with `recursive`, those beneath it too.
+pub(crate) fn mount_setattr(
+    mount: BorrowedFd<'_>,
+    recursive: bool,
+    attr: &MountAttr,
+) -> io::Result<()> {
+    const AT_RECURSIVE: i32 = 0x8000;
+    let flags = libc::AT_EMPTY_PATH | if recursive { AT_RECURSIVE } else { 0 };
+    // SAFETY: the path is an empty string that ends with NUL; `attr` lives through the call and
+    // its size is passed along.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            flags,
+            std::ptr::from_ref(attr),
+            size_of::<MountAttr>(),
+        )
+    })
+    .map(drop)
+}

@@ -14,6 +14,7 @@ mod approvals;
 mod attacks;
 mod bad_input;
 mod crash;
+mod doctor;
 mod exec;
 mod floods;
 mod guarantees;

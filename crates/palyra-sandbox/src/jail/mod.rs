@@ -10,8 +10,11 @@
 //!
 //! A slot serves one call and is then gone. It is forked *before* it is needed, so that no call
 //! waits for a fork.
+//!
+//! `palyra-jail doctor` is something else: it tries what this machine gives (`doctor`), and ends.
 
 mod children;
+mod doctor;
 mod files;
 mod observe;
 mod patch;
@@ -25,6 +28,12 @@ use std::process::ExitCode;
 /// is the control socket, and standard output a handle of the daemon's temporary folder.
 #[must_use]
 pub fn main() -> ExitCode {
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|word| word == "doctor")
+    {
+        return doctor::main();
+    }
     let mut arguments = std::env::args_os().skip(1);
     let (Some(cgroup), None) = (arguments.next(), arguments.next()) else {
         return ExitCode::from(2);
