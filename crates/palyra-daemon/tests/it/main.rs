@@ -24,3 +24,4 @@ mod policies;
 mod readme;
 mod scripts;
 mod tool_is_no_principal;
+mod workspaces;

@@ -5,6 +5,7 @@ use std::os::unix::fs::chown;
 use palyra_testkit::probes::{Door, Probe, Promise};
 use palyra_testkit::{Daemon, Ran, is_root};
 
+use super::leftovers;
 use super::place::{MARK, Place, SECRET};
 use super::verdict::Verdict;
 
@@ -60,6 +61,13 @@ impl Cell {
             place,
             tier,
         }
+    }
+
+    /// Ends it; nothing may be left of it.
+    pub(crate) fn end(self) {
+        // Whoever was attacked ends first: they are no part of a call.
+        drop(self.place);
+        leftovers::none_after(self.daemon);
     }
 
     /// The attack, through its door.

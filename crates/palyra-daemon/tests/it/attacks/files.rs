@@ -3,7 +3,6 @@
 use palyra_testkit::probes::{FILES, Privilege, SPECIAL};
 
 use super::cells::{Cell, OWNER};
-use super::leftovers;
 use super::place::Place;
 use super::table;
 use super::verdict::Verdict;
@@ -65,7 +64,7 @@ fn a_race_does_not_lead_a_file_tool_outside() {
         );
         // It did write while the name was a folder: the race was on.
         assert!(written > 0, "{}", cell.head);
-        leftovers::none_after(cell);
+        cell.end();
     }
 }
 

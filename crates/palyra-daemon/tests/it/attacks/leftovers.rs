@@ -2,25 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use palyra_testkit::eventually;
-
-use super::cells::Cell;
+use palyra_testkit::{Daemon, eventually};
 
 /// Looks while the daemon is there and again after it has ended.
-pub(crate) fn none_after(cell: Cell) {
-    let Cell {
-        mut daemon,
-        place,
-        head,
-        ..
-    } = cell;
+pub(crate) fn none_after(mut daemon: Daemon) {
     let status = daemon.palyra(&["status", "--json"]).expect_code(0).json();
     let base = status["sandbox"]["cgroup"].as_str().map(PathBuf::from);
     let name = base.as_deref().and_then(Path::file_name);
     let name = name.map(|name| name.to_str().unwrap().to_owned());
     let folder = daemon.folder().to_str().unwrap().to_owned();
-    // Whoever attacked beside the call's own processes ends with this.
-    drop(place);
     if let Some(name) = &name {
         eventually("the cgroups of calls are gone", || {
             let calls = groups_named(name).into_iter().flat_map(below);
@@ -35,14 +25,14 @@ pub(crate) fn none_after(cell: Cell) {
         left.is_empty().then_some(())
     });
     if let Some(name) = &name {
-        assert!(groups_named(name).is_empty(), "{head}: {name}");
+        assert!(groups_named(name).is_empty(), "{name}");
     }
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     let left: Vec<&str> = mounts
         .lines()
         .filter(|line| line.contains(&folder))
         .collect();
-    assert!(left.is_empty(), "{head}: {left:?}");
+    assert!(left.is_empty(), "{left:?}");
 }
 
 /// Where this daemon's cgroups are, in every hierarchy.

@@ -9,7 +9,7 @@ mod cells;
 mod files;
 mod ipc;
 mod kernel;
-mod leftovers;
+pub(crate) mod leftovers;
 mod place;
 mod promises;
 mod resources;

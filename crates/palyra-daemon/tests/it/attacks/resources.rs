@@ -10,7 +10,7 @@ use palyra_testkit::probes::{Privilege, Probe, RESOURCES};
 use palyra_testkit::{Ran, eventually, is_root, not_run};
 
 use super::cells::{Cell, OWNER};
-use super::leftovers::{self, processes_that_name};
+use super::leftovers::processes_that_name;
 use super::place::Place;
 use super::table::{self, Table};
 use super::verdict::Verdict;
@@ -72,7 +72,7 @@ fn attacks_on_resources() {
         );
     }
     for cell in cells {
-        leftovers::none_after(cell);
+        cell.end();
     }
     drop(control);
     table.done();

@@ -6,7 +6,6 @@ use palyra_testkit::probes::{Privilege, Probe};
 use palyra_testkit::{is_root, not_run};
 
 use super::cells::{Cell, OWNER};
-use super::leftovers;
 use super::place::Place;
 use super::verdict::Verdict;
 
@@ -115,7 +114,7 @@ pub(crate) fn run(name: &str, probes: &[Probe]) {
         );
     }
     for cell in cells {
-        leftovers::none_after(cell);
+        cell.end();
     }
     drop(control);
     table.done();
