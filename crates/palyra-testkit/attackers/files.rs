@@ -30,7 +30,7 @@ pub(crate) fn attack(probe: &str, arguments: &[&str]) -> Option<Attack> {
         ("by-handle", [kind, bytes]) => by_handle(kind, bytes),
         ("device-node", [kind, major, minor]) => device_node(kind, major, minor),
         ("disk", []) => disk(),
-        ("naive-write", [folder]) => naive_write(folder),
+        ("naive-write", [folder, outside]) => naive_write(folder, outside),
         ("write-in-place", [path]) => write_in_place(path),
         _ => return None,
     })
@@ -114,15 +114,16 @@ fn spin(folder: &str, outside: &str, turns: usize) -> Attack {
 }
 
 /// The control of a race: looks, waits, then trusts what it saw.
-fn naive_write(folder: &str) -> Attack {
-    for _ in 0..2_000 {
+fn naive_write(folder: &str, outside: &str) -> Attack {
+    for turn in 0..20_000 {
         if !std::fs::symlink_metadata(folder)?.is_dir() {
+            std::thread::sleep(std::time::Duration::from_micros(50));
             continue;
         }
         std::thread::sleep(std::time::Duration::from_micros(200));
         std::fs::write(format!("{folder}/raced"), MARK)?;
-        if std::fs::symlink_metadata(folder)?.is_symlink() {
-            return Ok("wrote through what had become a link".to_owned());
+        if Path::new(&format!("{outside}/raced")).exists() {
+            return Ok(format!("wrote outside in turn {turn}"));
         }
     }
     Err(held("NEVER_WON"))

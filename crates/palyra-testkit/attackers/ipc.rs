@@ -11,6 +11,7 @@ use super::sys::{self, call};
 pub(crate) fn attack(probe: &str, arguments: &[&str]) -> Option<Attack> {
     Some(match (probe, arguments) {
         ("inherited", []) => inherited(),
+        ("descriptors-of-parent", []) => descriptors_of_parent(),
         ("own-environment", [half, rest]) => own_environment(&[*half, *rest].concat()),
         ("others-environment", [half, rest]) => {
             let secret = [*half, *rest].concat();
@@ -42,6 +43,19 @@ fn inherited() -> Attack {
         return Ok(format!("descriptor {fd}: {text}"));
     }
     Err(held("EBADF"))
+}
+
+/// What whoever started this has open: in a call, those who watch over it.
+fn descriptors_of_parent() -> Attack {
+    let parent = call!(libc::SYS_getppid)?;
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(format!("/proc/{parent}/fd"))? {
+        all.push(std::fs::read_link(entry?.path())?.display().to_string());
+    }
+    match all.is_empty() {
+        true => Err(held("NOTHING_OPEN")),
+        false => Ok(all.join(" ")),
+    }
 }
 
 fn own_environment(secret: &str) -> Attack {

@@ -2,10 +2,11 @@
 //! can make one.
 
 use std::ffi::CString;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 
 use super::answer::{Attack, Failed, held};
+use super::files::MARK;
 use super::sys::{self, at, call};
 
 const HERE: i32 = libc::AT_FDCWD;
@@ -17,8 +18,39 @@ const SETXATTRAT: libc::c_long = 463;
 
 pub(crate) fn attack(probe: &str, arguments: &[&str]) -> Option<Attack> {
     let [path] = arguments else { return None };
-    let by = probe.strip_prefix("leave-")?;
-    Some(leave(by, path))
+    Some(match (probe, probe.strip_prefix("leave-")) {
+        ("capabilities-of", _) => capabilities_of(path),
+        ("map-old", _) => map_old(path),
+        (_, Some(by)) => leave(by, path),
+        (_, None) => return None,
+    })
+}
+
+/// Writes to a set-id file that is there already, through memory: only writes by `write` and its
+/// like take the bits away.
+fn map_old(name: &str) -> Attack {
+    let old = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(name)?;
+    // No more than there is: another length is set by a call that takes the bits away.
+    let length = MARK.len();
+    let both = libc::PROT_READ | libc::PROT_WRITE;
+    let (fd, shared) = (old.as_raw_fd(), libc::MAP_SHARED);
+    let address = call!(libc::SYS_mmap, 0, length, both, shared, fd, 0)?;
+    let (read, mut write) = io::pipe()?;
+    write.write_all(MARK)?;
+    // The kernel copies it there.
+    call!(libc::SYS_read, read.as_raw_fd(), address, length)?;
+    call!(libc::SYS_munmap, address, length)?;
+    look("map-old", name, &sys::path(name)?)
+}
+
+/// Not an attack: whether a file has capabilities.
+fn capabilities_of(name: &str) -> Attack {
+    let (path, attribute) = (sys::path(name)?, c"security.capability");
+    let length = call!(libc::SYS_getxattr, &path, attribute, 0, 0)?;
+    Ok(format!("{length} bytes"))
 }
 
 fn leave(by: &str, name: &str) -> Attack {

@@ -309,6 +309,7 @@ pub const SPECIAL: &[Probe] = &[
     probe("17-mknodat", "leave-mknodat {work}/left", B).leaves("{work}/left"),
     probe("17-folder", "leave-folder {work}/left", B).leaves("{work}/left"),
     probe("17-fifo", "leave-fifo {work}/left", B).leaves("{work}/left"),
+    probe("17-map-old", "map-old {work}/old-set-id", BOTH).leaves("{work}/old-set-id"),
     probe("17-capabilities", "leave-capabilities {work}/left", HELD)
         .as_root()
         .leaves("{work}/left"),
@@ -397,6 +398,7 @@ pub const KERNEL: &[Probe] = &[
 /// Probes 38 to 44. `{pid}`, `{address}` and `{fd}` are of a process of the same owner, outside.
 pub const IPC: &[Probe] = &[
     probe("38-inherited", "inherited", HELD),
+    probe("38-descriptors-of-parent", "descriptors-of-parent", HELD).as_root(),
     probe("39-environment", "own-environment {half} {rest}", HELD),
     probe(
         "39-environment-of-others",

@@ -20,6 +20,8 @@ fn attacks_that_leave_something_special() {
 /// How often the folder is exchanged while somebody writes through its name.
 const TURNS: &str = "20000";
 
+const NAIVE: &str = "naive-write {work}/swapping {outside}/target";
+
 /// Probe 3 through the file tools: a call of the same agent exchanges a folder and a link all the
 /// while. Somebody who looks first and then writes is led outside; the tool is not.
 #[test]
@@ -36,9 +38,8 @@ fn a_race_does_not_lead_a_file_tool_outside() {
         .spawn()
         .unwrap();
     wait_for(&control);
-    let naive = control.outside("naive-write {work}/swapping", Privilege::Owner);
+    let naive = control.outside(NAIVE, Privilege::Owner);
     assert!(Verdict::of(&naive).is_open(), "{naive:?}");
-    assert!(control.folder.join("outside/target/raced").exists());
     spinning.kill().unwrap();
     spinning.wait().unwrap();
 

@@ -94,3 +94,31 @@ pub(crate) fn processes_that_name(text: &str) -> Vec<String> {
     }
     found
 }
+
+/// The look itself is no use if it overlooks what is there.
+#[test]
+fn what_is_left_is_seen() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = folder.path().to_str().unwrap();
+    assert!(processes_that_name(name).is_empty());
+    let mut by_folder = std::process::Command::new("sleep")
+        .arg("60")
+        .current_dir(folder.path())
+        .spawn()
+        .unwrap();
+    let mut by_words = std::process::Command::new("tail")
+        .args(["-f", "/dev/null", &format!("{name}/nothing")])
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    for child in [&mut by_folder, &mut by_words] {
+        let pid = child.id().to_string();
+        eventually("it is seen", || {
+            processes_that_name(name).contains(&pid).then_some(())
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!processes_that_name(name).contains(&pid));
+    }
+}

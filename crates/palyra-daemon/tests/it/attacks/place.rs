@@ -124,7 +124,10 @@ impl Place {
             (".git/worktrees/linked/HEAD", "ref: refs/heads/other\n"),
             (".git/worktrees/linked/commondir", "../..\n"),
             (".vscode/settings.json", "{}\n"),
-            ("old-set-id", "#!/bin/sh\n"),
+            (
+                "old-set-id",
+                "#!/bin/sh\n# long enough to be written over\n",
+            ),
             ("source.c", "int main(void) { return 0; }\n"),
         ];
         for (name, content) in files {
@@ -285,15 +288,23 @@ fn copy(to: &Path, mode: u32) {
     std::fs::set_permissions(to, PermissionsExt::from_mode(mode)).unwrap();
 }
 
-/// Whoever runs it becomes somebody else, or waits for ever.
+/// Whoever runs it becomes somebody else, or waits for ever. One that was special before the attack
+/// counts only with what an attacker wrote.
 fn is_special(path: &Path) -> bool {
     use std::os::unix::fs::{FileTypeExt, MetadataExt};
+    let old = path.ends_with("old-set-id");
+    let changed = || std::fs::read_to_string(path).is_ok_and(|text| text.contains(MARK));
     std::fs::symlink_metadata(path).is_ok_and(|found| {
-        let capable = std::process::Command::new("getcap").arg(path).output();
-        found.mode() & 0o6000 != 0
-            || found.file_type().is_fifo()
-            || capable.is_ok_and(|shown| !shown.stdout.is_empty())
+        let special =
+            found.mode() & 0o6000 != 0 || found.file_type().is_fifo() || has_capabilities(path);
+        special && (!old || changed())
     })
+}
+
+fn has_capabilities(path: &Path) -> bool {
+    let mut command = Command::new(bin("palyra-attack"));
+    let ran = command.arg("capabilities-of").arg(path).output();
+    Verdict::of(&ran.unwrap().into()).is_open()
 }
 
 fn listen(folder: &Path, mark: &str) -> (Vec<UnixListener>, Vec<UnixDatagram>) {
