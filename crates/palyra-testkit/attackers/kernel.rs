@@ -30,7 +30,7 @@ pub(crate) fn attack(probe: &str, arguments: &[&str]) -> Option<Attack> {
         ("push-key", [bits]) => push_key(bits),
         ("console", [bits]) => console(bits),
         ("set-uid", [program]) => set_uid(program),
-        ("am-i-root", []) => am_i_root(),
+        ("who-am-i", []) => who_am_i(),
         _ => return None,
     })
 }
@@ -279,22 +279,25 @@ fn console(bits: &str) -> Attack {
     Ok("the console answered".to_owned())
 }
 
-/// Runs a program that is set-uid root and asks it who it is.
+/// Runs a program that is set-uid root, and compares who that is with who this is. (In a namespace
+/// somebody may be called root who is not.)
 #[expect(clippy::disallowed_methods, reason = "it is an attacker")]
 fn set_uid(program: &str) -> Attack {
     let ran = std::process::Command::new(program)
-        .arg("am-i-root")
+        .arg("who-am-i")
         .output()?;
-    let said = String::from_utf8_lossy(&ran.stdout).into_owned();
-    match said.starts_with("open") {
-        true => Ok("it was root".to_owned()),
-        false => Err(held("NOT_ROOT")),
+    let they = String::from_utf8_lossy(&ran.stdout).into_owned();
+    let own = super::answer::line(who_am_i());
+    match they.trim_end() == own {
+        true => Err(held("NOTHING_GAINED")),
+        false => Ok(they),
     }
 }
 
-fn am_i_root() -> Attack {
-    match call!(libc::SYS_geteuid)? {
-        0 => Ok("root".to_owned()),
-        _ => Err(held("NOT_ROOT")),
-    }
+/// The effective uid, and what goes with it.
+fn who_am_i() -> Attack {
+    let uid = call!(libc::SYS_geteuid)?;
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let capabilities = status.lines().find(|line| line.starts_with("CapEff"));
+    Ok(format!("uid {uid} {}", capabilities.unwrap_or_default()))
 }

@@ -19,6 +19,8 @@ pub enum Promise {
 pub enum Privilege {
     /// That of whoever owns the workspace.
     Owner,
+    /// The same, once root has put something there.
+    OwnerAfterRoot,
     /// Root's.
     Root,
 }
@@ -96,6 +98,11 @@ const fn probe(name: &'static str, attack: &'static str, open_in: &'static [Prom
 impl Probe {
     const fn as_root(mut self) -> Self {
         self.control = Privilege::Root;
+        self
+    }
+
+    const fn after_root(mut self) -> Self {
+        self.control = Privilege::OwnerAfterRoot;
         self
     }
 
@@ -392,7 +399,7 @@ pub const KERNEL: &[Probe] = &[
     probe("36-push-key-high-bits", "push-key high", B),
     probe("36-console", "console low", HELD).as_root(),
     probe("36-console-high-bits", "console high", HELD).as_root(),
-    probe("37-set-uid", "set-uid {work}/set-uid", HELD),
+    probe("37-set-uid", "set-uid {work}/set-uid", HELD).after_root(),
 ];
 
 /// Probes 38 to 44. `{pid}`, `{address}` and `{fd}` are of a process of the same owner, outside.

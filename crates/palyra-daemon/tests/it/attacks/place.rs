@@ -219,7 +219,7 @@ impl Place {
             .args(self.words(attack))
             .current_dir(self.work())
             .env("PALYRA_PROBE_SECRET", SECRET);
-        if let (Privilege::Owner, Some(uid)) = (privilege, self.owner) {
+        if let (Privilege::Owner | Privilege::OwnerAfterRoot, Some(uid)) = (privilege, self.owner) {
             command.uid(uid).gid(uid);
         }
         command

@@ -6,7 +6,7 @@
 use std::io::Read;
 use std::process::Stdio;
 
-use palyra_testkit::probes::{Privilege, Probe, RESOURCES};
+use palyra_testkit::probes::{Privilege, Probe, Promise, RESOURCES};
 use palyra_testkit::{Ran, eventually, is_root, not_run};
 
 use super::cells::{Cell, OWNER};
@@ -15,17 +15,31 @@ use super::place::Place;
 use super::table::{self, Table};
 use super::verdict::Verdict;
 
-/// How much is tried: more than a call may have, and no more than a machine can spare.
-fn how_much(attack: &str) -> String {
-    [
-        ("{forks}", "600"),
-        ("{mib}", "256"),
-        ("{memory}", "/dev/shm"),
-        ("{disk}", "64"),
-        ("{output}", "32"),
-    ]
-    .iter()
-    .fold(attack.to_owned(), |text, (name, value)| {
+/// How much is tried where nothing is promised: enough to see that it works, and no harm.
+const LITTLE: [(&str, &str); 5] = [
+    ("{forks}", "600"),
+    ("{mib}", "64"),
+    ("{memory}", "/dev/shm"),
+    ("{disk}", "64"),
+    ("{output}", "32"),
+];
+
+/// How much is tried where a limit is promised: more than that.
+const TOO_MUCH: [(&str, &str); 5] = [
+    ("{forks}", "600"),
+    ("{mib}", "1100"),
+    ("{memory}", "/dev/shm"),
+    ("{disk}", "64"),
+    ("{output}", "32"),
+];
+
+fn how_much(probe: &Probe, tier: Option<Promise>) -> String {
+    let amounts = match tier.is_some_and(|tier| probe.is_held_by(tier)) {
+        true => TOO_MUCH,
+        false => LITTLE,
+    };
+    let filled = amounts.iter();
+    filled.fold(probe.attack.to_owned(), |text, (name, value)| {
         text.replace(name, value)
     })
 }
@@ -79,7 +93,7 @@ fn attacks_on_resources() {
 }
 
 fn outside(control: &Place, probe: &Probe) -> Verdict {
-    let attack = how_much(probe.attack);
+    let attack = how_much(probe, None);
     match probe.number() {
         58 => {
             let mut command = control.outside_command(&attack, Privilege::Owner);
@@ -112,7 +126,7 @@ fn outside(control: &Place, probe: &Probe) -> Verdict {
 }
 
 fn inside(cell: &Cell, probe: &Probe) -> Verdict {
-    let attack = how_much(probe.attack);
+    let attack = how_much(probe, Some(cell.promise));
     match probe.number() {
         58 => {
             let ran = cell.run(&attack, &["--json"]);
@@ -146,7 +160,7 @@ fn inside(cell: &Cell, probe: &Probe) -> Verdict {
 /// `kill -9` of the daemon while a call holds on.
 fn killed(mut cell: Cell, probe: &Probe) -> Verdict {
     cell.place.lay_out();
-    let words = cell.arguments(&how_much(probe.attack), &[]);
+    let words = cell.arguments(&how_much(probe, Some(cell.promise)), &[]);
     let mut waiting = cell.daemon.palyra_in_background(&words.each());
     eventually("the call is under way", || {
         (survivors(&cell.place.mark).len() >= least(probe)).then_some(())

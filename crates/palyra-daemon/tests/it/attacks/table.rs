@@ -42,7 +42,7 @@ impl Table {
         for (cell, verdict) in inside {
             let promised = probe.is_held_by(cell.promise);
             let mark = if promised { "" } else { " *" };
-            let _ = write!(self.rows, "{:<26}", format!("{}{mark}", verdict.short()));
+            let _ = write!(self.rows, "{:<24}", format!("{}{mark}", verdict.short()));
             if let Some(problem) = broken(probe, verdict, promised) {
                 self.problems
                     .push(format!("{} in {}: {problem}", probe.name, cell.head));
@@ -55,7 +55,7 @@ impl Table {
     pub(crate) fn done(self) {
         let mut head = format!("\n{:<30}", "probe");
         for (at, name) in self.heads.iter().enumerate() {
-            let wide = if at == 0 { 20 } else { 26 };
+            let wide = if at == 0 { 20 } else { 24 };
             let _ = write!(head, "{name:<wide$}");
         }
         println!("{head}\n{}(* not promised)", self.rows);
@@ -122,7 +122,7 @@ pub(crate) fn run(name: &str, probes: &[Probe]) {
 
 /// What came of it outside; none when its privilege cannot be had here.
 fn outside(control: &Place, probe: &Probe) -> Option<Verdict> {
-    if probe.control == Privilege::Root && !is_root() {
+    if probe.control != Privilege::Owner && !is_root() {
         return None;
     }
     control.lay_out();

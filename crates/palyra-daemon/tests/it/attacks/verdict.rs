@@ -48,7 +48,10 @@ impl Verdict {
     pub(crate) fn short(&self) -> String {
         match self {
             Self::Open(_) => "open".to_owned(),
-            Self::Held(why) => format!("held {}", why.split(' ').next().unwrap_or_default()),
+            Self::Held(why) => {
+                let why = why.split(' ').next().unwrap_or_default();
+                format!("held {}", why.get(..17).unwrap_or(why))
+            }
             Self::Absent(why) => format!("absent {why}"),
             Self::Broken(_) => "BROKEN".to_owned(),
         }
