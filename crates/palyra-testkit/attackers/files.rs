@@ -26,6 +26,8 @@ pub(crate) fn attack(probe: &str, arguments: &[&str]) -> Option<Attack> {
             read(&format!("/proc/self/root{path}")),
             read(&format!("/proc/self/cwd/../../../../../../../..{path}")),
         ]),
+        ("look-beyond", [path]) => any(beyond(path).map(|road| look(&road))),
+        ("change-mode", [path]) => any(beyond(path).map(|road| change_mode(&road))),
         ("handle-of", [path]) => handle_of(path),
         ("by-handle", [kind, bytes]) => by_handle(kind, bytes),
         ("device-node", [kind, major, minor]) => device_node(kind, major, minor),
@@ -181,6 +183,24 @@ fn others_root(path: &str) -> Attack {
         }
     }
     any(roads.iter().map(|road| read(road)))
+}
+
+/// Ways to a path that lead over what is above the root: nothing should be.
+fn beyond(path: &str) -> [String; 4] {
+    ["", "/..", "/dev/..", "/proc/self/root/.."].map(|road| format!("{road}{path}"))
+}
+
+/// That it is there, and how long it is: no rule about reading covers that.
+fn look(path: &str) -> Attack {
+    let found = std::fs::symlink_metadata(path)?;
+    Ok(format!("{path} has {} bytes", found.len()))
+}
+
+/// No rule about writing covers this either.
+fn change_mode(path: &str) -> Attack {
+    let road = sys::path(path)?;
+    call!(libc::SYS_fchmodat, libc::AT_FDCWD, &road, 0o646)?;
+    Ok(format!("anybody may write {path}"))
 }
 
 /// What the kernel takes and gives for a file without a path.

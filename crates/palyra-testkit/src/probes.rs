@@ -290,6 +290,12 @@ pub const FILES: &[Probe] = &[
     )
     .shows_the_secret(),
     probe("14-own-root", "own-root {outside}/.ssh/id_ed25519", B).shows_the_secret(),
+    probe(
+        "14-look-beyond-the-root",
+        "look-beyond {outside}/.ssh/id_ed25519",
+        B,
+    ),
+    probe("14-change-mode", "change-mode {outside}/.ssh/id_ed25519", B),
     probe("15-by-handle", "by-handle {handle}", HELD)
         .as_root()
         .shows_the_secret(),
