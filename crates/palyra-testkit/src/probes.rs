@@ -291,6 +291,13 @@ pub const FILES: &[Probe] = &[
     .shows_the_secret(),
     probe("14-own-root", "own-root {outside}/.ssh/id_ed25519", B).shows_the_secret(),
     probe(
+        "14-link-through-proc-by-tool",
+        "read {work}/link-through-proc",
+        HELD,
+    )
+    .shows_the_secret()
+    .by_reading("link-through-proc"),
+    probe(
         "14-look-beyond-the-root",
         "look-beyond {outside}/.ssh/id_ed25519",
         B,

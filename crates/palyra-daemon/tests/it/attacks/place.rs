@@ -150,6 +150,12 @@ impl Place {
         .unwrap();
         symlink(outside.join(".ssh/id_ed25519"), work.join("link-to-key")).unwrap();
         symlink(outside.join(".ssh"), work.join("link-to-ssh")).unwrap();
+        let through = format!("/proc/self/root{}", outside.display());
+        symlink(
+            format!("{through}/.ssh/id_ed25519"),
+            work.join("link-through-proc"),
+        )
+        .unwrap();
         let key = outside.join(".ssh/id_ed25519");
         std::fs::set_permissions(key, PermissionsExt::from_mode(0o600)).unwrap();
         std::fs::write(outside.join("hard-link"), "not yours\n").unwrap();
