@@ -127,9 +127,12 @@ pub struct Exec {
     /// The folder it works on [default: the current folder, or the agent's own]
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub workspace: Option<PathBuf>,
-    /// How strongly to confine it: b (the default) is limits, Landlock and a system-call filter; c is not available yet
+    /// How strongly to confine it: c (the default) shows it the system, its workspace and nothing else; b has no namespaces
     #[arg(long, value_enum)]
     pub tier: Option<TierArg>,
+    /// What it may reach over the network: strict (the default) is nothing; none is no enforcement, the machine's own network
+    #[arg(long, value_enum)]
+    pub egress: Option<EgressArg>,
     /// Pass a variable on, or set one; otherwise it sees PATH, LANG, LC_ALL, TERM and TZ
     #[arg(long, value_name = "NAME[=VALUE]")]
     pub env: Vec<EnvArg>,
@@ -164,6 +167,26 @@ impl TierArg {
         match self {
             Self::B => "b",
             Self::C => "c",
+        }
+    }
+}
+
+/// What a program may reach over the network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum EgressArg {
+    /// Nothing.
+    Strict,
+    /// What the machine reaches.
+    None,
+}
+
+impl EgressArg {
+    /// The word on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Strict => "strict",
+            Self::None => "none",
         }
     }
 }

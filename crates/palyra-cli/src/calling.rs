@@ -197,12 +197,6 @@ fn explain(result: &CallResult, output: &Output) {
             "its output was longer than its limit and was cut; see `palyra calls show {call}`"
         ));
     }
-    if observed("running_as_root") {
-        output.note(&format!(
-            "{STRONG}warning:{STRONG:#} it ran as root; run the daemon as an ordinary user, \
-             or work in a folder that is not root's"
-        ));
-    }
 }
 
 /// For outcomes that came without a word of the daemon's.
@@ -223,7 +217,7 @@ fn usual_words(outcome: Outcome) -> Option<(&'static str, &'static str)> {
         Outcome::Failed => ("failed", "see why with `palyra calls show CALL`"),
         Outcome::SandboxUnavailable => (
             "the sandbox cannot be built here",
-            "see what is missing with `palyra status`",
+            "see what is missing with `palyra doctor`",
         ),
         Outcome::Interrupted => (
             "the daemon ended while it ran; whether it finished is not known",

@@ -34,7 +34,8 @@ pub use host::EgressHost;
 pub use id::{ApprovalId, AttestationId, CallId, DeviceId, RunId};
 pub use json::CanonicalJson;
 pub use plan::{
-    FileId, FileOperation, FilePlan, Limits, Plan, ProcessPlan, ProgramId, ReplyPlan, Tier,
+    EgressEnforcementMode, FileId, FileOperation, FilePlan, Limits, Plan, ProcView, ProcessPlan,
+    ProgramId, ReplyPlan, Tier,
 };
 pub use principal::{AgentName, Principal, UserName};
 pub use risk::{ProgramFacts, ProgramGroup, Risk, RiskLevel};

@@ -24,14 +24,17 @@ pub enum Tier {
     Builtin,
     /// A process with limits, Landlock and a system-call filter, no namespaces.
     B,
+    /// The same in namespaces of its own: its view of files, processes and the network.
+    C,
 }
 
 impl Tier {
-    /// The number that policy compares (B = 2; C = 3 and A = 4 arrive with their rooms).
+    /// The number that policy compares (A = 4 arrives with its room).
     #[must_use]
     pub const fn rank(self) -> i64 {
         match self {
             Self::Builtin => 4,
+            Self::C => 3,
             Self::B => 2,
         }
     }
@@ -42,6 +45,7 @@ impl Tier {
         match self {
             Self::Builtin => "builtin",
             Self::B => "b",
+            Self::C => "c",
         }
     }
 }
@@ -63,6 +67,13 @@ pub struct Limits {
     pub address_space: Option<u64>,
     /// How much of each output stream is kept; what follows is dropped and marked.
     pub output_bytes: u64,
+    /// Processes and threads at once. Tier-C, and wherever there is a cgroup.
+    pub processes: u64,
+    /// Memory of the whole call, what it keeps in its temporary folders included. Held where there
+    /// is a cgroup with that controller, and reported as not held elsewhere.
+    pub memory: u64,
+    /// What may lie in the temporary folders that Tier-C keeps in memory.
+    pub scratch: u64,
 }
 
 impl Default for Limits {
@@ -74,6 +85,9 @@ impl Default for Limits {
             open_files: 4_096,
             address_space: None,
             output_bytes: 8 << 20,
+            processes: 512,
+            memory: 8 << 30,
+            scratch: 1 << 30,
         }
     }
 }
@@ -106,8 +120,46 @@ pub enum RunAs {
         /// The owner's gid.
         gid: u32,
     },
-    /// A root daemon in a root-owned workspace: allowed until Tier-C exists, and said aloud.
-    Root,
+    /// Tier-C of a root daemon: a uid that nobody has, lent for this call alone. What it writes in
+    /// the workspace belongs to the workspace's owner all the same.
+    Lent {
+        /// The owner's uid, which may be 0: it is never the call's own outside.
+        uid: u32,
+        /// The owner's gid.
+        gid: u32,
+    },
+}
+
+/// What a process may reach over the network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EgressEnforcementMode {
+    /// Only allowed hosts. There are none yet, so nothing but its own loopback.
+    Strict,
+    /// The machine's own network, unrestricted.
+    None,
+}
+
+impl EgressEnforcementMode {
+    /// The word in flags and records.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Strict => "strict",
+            Self::None => "none",
+        }
+    }
+}
+
+/// How much of `/proc` a process in Tier-C sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProcView {
+    /// Its own processes and nothing of the machine.
+    #[default]
+    Pids,
+    /// All of it, with what changes or shows the kernel covered.
+    Full,
 }
 
 /// Which file or folder exactly, whatever its path leads to later.
@@ -162,6 +214,14 @@ pub struct ProcessPlan {
     pub masked: Vec<PathBuf>,
     /// Under which uid.
     pub run_as: RunAs,
+    /// The home directory of whom it runs as. In Tier-C it is an empty one that goes with the call.
+    pub home: Option<PathBuf>,
+    /// What Tier-C mounts for reading besides the system's own folders: toolchains, mostly.
+    pub read_only: Vec<PathBuf>,
+    /// What it may reach over the network.
+    pub egress: EgressEnforcementMode,
+    /// How much of `/proc` it sees.
+    pub proc: ProcView,
 }
 
 /// What a file tool does, on a path relative to the workspace.
@@ -213,6 +273,8 @@ pub struct FilePlan {
     pub limits: Limits,
     /// Folders it never sees.
     pub masked: Vec<PathBuf>,
+    /// How strongly it is confined.
+    pub tier: Tier,
     /// Under which uid.
     pub run_as: RunAs,
 }
@@ -272,6 +334,7 @@ mod tests {
             },
             limits: Limits::default(),
             masked: Vec::new(),
+            tier: Tier::C,
             run_as: RunAs::Daemon,
         }
     }

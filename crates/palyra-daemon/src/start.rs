@@ -226,13 +226,15 @@ fn warnings(sandbox: &Sandbox) -> Vec<String> {
     let mut warnings = Vec::new();
     if rustix::process::geteuid().is_root() {
         warnings.push(
-            "palyrad runs as root: calls in folders that root owns run as root; run it as an \
-             ordinary user, or work in folders of one"
+            "palyrad runs as root: calls run under uids that nobody has, and never as root; it is \
+             still better run as an ordinary user"
                 .to_owned(),
         );
     }
     if let Some(why) = sandbox.status().why {
         warnings.push(format!("the sandbox is not available: {why}"));
+    } else if let Some(why) = sandbox.status().tier_c_why {
+        warnings.push(format!("Tier-C is not available: {why}"));
     }
     for warning in &warnings {
         tracing::warn!("{warning}");

@@ -47,8 +47,8 @@ impl People {
     #[must_use]
     pub fn home_for(&self, run_as: RunAs) -> PathBuf {
         match run_as {
-            RunAs::Daemon | RunAs::Root => self.own.clone(),
-            RunAs::Owner { uid, .. } => {
+            RunAs::Daemon | RunAs::Lent { uid: 0, .. } => self.own.clone(),
+            RunAs::Owner { uid, .. } | RunAs::Lent { uid, .. } => {
                 let found = self.entries.get(&uid).map(|(_, home)| home.clone());
                 found.unwrap_or_else(|| PathBuf::from("/"))
             }

@@ -215,10 +215,13 @@ impl GatewayService {
         let agent = self.0.agent_of(&caller.principal)?;
         let folder = wanted.workspace.as_deref();
         let workspace = workspace::resolve(folder, agent.as_ref(), &self.0.settings.masked)?;
+        let sandbox = self.0.sandbox.status();
         let place = Place {
             workspace: workspace.as_deref(),
             masked: &self.0.settings.masked,
             people: &self.0.settings.people,
+            // Without any sandbox there is nothing to fall back to either.
+            has_tier_c: sandbox.tier_c.is_some() || !sandbox.available,
         };
         let prepared = tool.prepare(&wanted.arguments, &place)?;
         let now = self.0.clock.now();

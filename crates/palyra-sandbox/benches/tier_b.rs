@@ -9,22 +9,16 @@
     reason = "a benchmark that cannot run has nothing to say"
 )]
 
-use std::path::PathBuf;
+mod corridor;
+
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use palyra_core::corridor::{
-    self, Admits, Attests, Decides, Evidence, Intent, PolicyAnswer, ToolDecision,
-};
-use palyra_core::facts::Origin;
-use palyra_core::{
-    CallId, CanonicalJson, Channel, Denial, DenialCode, DeviceId, DigestKey, Ending, Facts, Limits,
-    Principal, ProcessPlan, RunId, SystemClock, Tier, Timestamp, ToolAttestation, ToolMetadata,
-    ToolProposal, UserName,
-};
+use corridor::{confined, rate, spawn};
+use palyra_core::{EgressEnforcementMode, Limits, ProcView, ProcessPlan, SystemClock, Tier};
 use palyra_sandbox::{Sandbox, SandboxSettings};
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
 /// How often each is measured, and how often before that.
 const RUNS: usize = 600;
@@ -35,6 +29,9 @@ const LANES: usize = 8;
 
 /// How long to wait before each.
 const PAUSE: Duration = Duration::from_millis(4);
+
+/// An owner that is nobody on this machine.
+const OWNER: u32 = 65_532;
 
 /// How much more Tier-B may cost.
 const BAR: f64 = 1.5;
@@ -55,6 +52,11 @@ async fn measure() {
     let work = here.path().join("work");
     std::fs::create_dir(&home).unwrap();
     std::fs::create_dir(&work).unwrap();
+    if rustix::process::geteuid().is_root() {
+        // Nothing runs as root.
+        std::os::unix::fs::chown(&work, Some(OWNER), Some(OWNER)).unwrap();
+        std::fs::set_permissions(here.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
     let sandbox = Sandbox::start(SandboxSettings {
         helper: env!("CARGO_BIN_EXE_palyra-jail").into(),
         masked: vec![home.clone()],
@@ -78,7 +80,11 @@ async fn measure() {
         tier: Tier::B,
         limits: Limits::default(),
         masked: vec![home],
-        run_as: palyra_sandbox::run_as(found.uid, None),
+        run_as: palyra_sandbox::run_as(found.uid, None, Tier::B).unwrap(),
+        home: None,
+        read_only: Vec::new(),
+        egress: EgressEnforcementMode::None,
+        proc: ProcView::default(),
     };
 
     let (mut plain, mut ours, mut layers) = (Vec::new(), Vec::new(), String::new());
@@ -100,7 +106,7 @@ async fn measure() {
     for _ in 0..RUNS {
         confined(&sandbox, plan.clone()).await;
     }
-    let in_a_row = rate(begun);
+    let in_a_row = rate(begun, RUNS);
     let begun = Instant::now();
     let lanes = (0..LANES).map(|_| async {
         for _ in 0..RUNS / LANES {
@@ -108,22 +114,9 @@ async fn measure() {
         }
     });
     futures::future::join_all(lanes).await;
-    let at_once = rate(begun);
+    let at_once = rate(begun, RUNS);
     report(&mut plain, &mut ours, &layers, in_a_row, at_once);
     sandbox.shutdown().await;
-}
-
-/// Runs per second since then.
-#[expect(clippy::cast_precision_loss, reason = "a few hundred")]
-fn rate(begun: Instant) -> f64 {
-    RUNS as f64 / begun.elapsed().as_secs_f64()
-}
-
-/// `std` uses `posix_spawn` here.
-#[expect(clippy::disallowed_methods, reason = "the baseline")]
-fn spawn() {
-    let status = std::process::Command::new("/bin/true").env_clear().status();
-    assert!(status.unwrap().success());
 }
 
 fn report(
@@ -171,79 +164,4 @@ fn report(
         }],
     });
     println!("JSON {line}");
-}
-
-/// One run through the corridor: how long its execution took, and the layers that were observed.
-async fn confined(sandbox: &Sandbox, plan: ProcessPlan) -> (Duration, String) {
-    struct Open;
-    impl Decides for Open {
-        fn answer(&self, _: &Facts) -> Result<PolicyAnswer, Denial> {
-            let matched = Vec::new();
-            Ok(PolicyAnswer::Run { matched })
-        }
-    }
-    impl Admits for Open {
-        async fn admit(&mut self, _: Intent<'_>) -> Result<(), Denial> {
-            Ok(())
-        }
-    }
-    #[derive(Default)]
-    struct Seen(String);
-    impl Attests<Value> for Seen {
-        async fn attest(&mut self, seen: Evidence<'_, Value>) -> Result<ToolAttestation, Denial> {
-            assert_eq!(seen.report.ending, Ending::Exited { code: 0 });
-            let names = seen.report.layers.iter().map(|layer| layer.name.as_str());
-            self.0 = names.collect::<Vec<_>>().join(", ");
-            Err(Denial::new(DenialCode::JournalUnavailable, "", ""))
-        }
-    }
-
-    let now = Timestamp::from_millis(0);
-    let metadata = ToolMetadata {
-        name: "palyra.process.run".parse().unwrap(),
-        description: String::new(),
-        input_schema: Value::Null,
-        capabilities: std::collections::BTreeSet::default(),
-        default_sensitive: false,
-        max_input_bytes: 0,
-        default_limits: Limits::default(),
-    };
-    let proposal = ToolProposal {
-        tool: metadata.name.clone(),
-        arguments: CanonicalJson::parse(b"{}").unwrap(),
-    };
-    let origin = Origin {
-        principal: Principal::User {
-            name: UserName::owner(),
-        },
-        run: RunId::mint(now),
-        device: DeviceId::local(),
-        channel: Channel::Cli,
-    };
-    let key = DigestKey::from_bytes([0; 32]);
-    let (call, workspace): (_, Option<PathBuf>) = (CallId::mint(now), None);
-    let facts = Facts::new(
-        call,
-        origin,
-        &metadata,
-        &proposal,
-        Vec::new(),
-        workspace,
-        Tier::B,
-        &plan,
-        &key,
-        now,
-        0,
-    );
-    let ToolDecision::Permit(permit) = corridor::decide(&Open, &facts) else {
-        return (Duration::ZERO, String::new());
-    };
-    let admitted = permit.admit(&mut Open).await.unwrap();
-    let runner = sandbox.processes(None, CancellationToken::new());
-    let begun = Instant::now();
-    let finished = admitted.execute(&runner, plan).await.unwrap();
-    let took = begun.elapsed();
-    let mut seen = Seen::default();
-    let _ = finished.attest(&mut seen).await;
-    (took, seen.0)
 }

@@ -19,6 +19,7 @@ use crate::kit::{Folder, Lines};
 use crate::output::{Capture, OutputChunk, OutputSink, OutputStream};
 use crate::sandbox::Inner;
 use crate::sys;
+use crate::tier_c::uids::Lease;
 use crate::wire::{self, End, Handles, Order, PACKET, Report};
 
 /// How long a receiver that takes nothing holds a call up before it loses the live stream.
@@ -41,11 +42,14 @@ const AFTER_THE_END: usize = 4 << 20;
 
 /// What a call is started with, besides its order.
 pub(crate) struct Means {
-    pub(crate) ruleset: OwnedFd,
+    /// The ruleset of Tier-B.
+    pub(crate) ruleset: Option<OwnedFd>,
     pub(crate) stdin: OwnedFd,
     pub(crate) lines: Lines,
     /// Its temporary folder, if it gets one.
     pub(crate) tmp: Option<Folder>,
+    /// Uids that are its own while it lives.
+    pub(crate) lease: Option<Lease>,
     pub(crate) sink: Option<OutputSink>,
     /// How much of each stream is kept.
     pub(crate) keep: u64,
@@ -81,11 +85,12 @@ pub(crate) async fn run(inner: &Inner, order: &Order, means: Means) -> Outcome {
         stdin,
         lines,
         mut tmp,
+        lease,
         sink,
         keep,
         cancel,
     } = means;
-    let live = match start(inner, order, &ruleset, &stdin, lines).await {
+    let live = match start(inner, order, ruleset.as_ref(), &stdin, lines).await {
         Ok(live) => live,
         Err(error) => {
             let message = format!("the call could not be started: {error}");
@@ -97,17 +102,15 @@ pub(crate) async fn run(inner: &Inner, order: &Order, means: Means) -> Outcome {
     if let Some(tmp) = &mut tmp {
         tmp.hand_over();
     }
-    live.follow(
-        inner,
-        order.limits.wall,
-        Follow {
-            tmp,
-            sink,
-            keep,
-            cancel,
-        },
-    )
-    .await
+    let follow = Follow {
+        tmp,
+        sink,
+        keep,
+        cancel,
+    };
+    let outcome = live.follow(inner, order.limits.wall, follow).await;
+    drop(lease);
+    outcome
 }
 
 /// What is needed to follow a call to its end.
@@ -128,16 +131,17 @@ struct Live {
 async fn start(
     inner: &Inner,
     order: &Order,
-    ruleset: &OwnedFd,
+    ruleset: Option<&OwnedFd>,
     stdin: &OwnedFd,
     lines: Lines,
 ) -> io::Result<Live> {
+    let caged = order.caged.is_some();
     let order = serde_json::to_vec(order)?;
     let in_a_file = (order.len() > PACKET)
         .then(|| memory_file(&order))
         .transpose()?;
     let handles = Handles {
-        ruleset: ruleset.as_fd(),
+        ruleset: ruleset.map(AsFd::as_fd),
         stdin: stdin.as_fd(),
         stdout: lines.stdout.1.as_fd(),
         stderr: lines.stderr.1.as_fd(),
@@ -145,7 +149,7 @@ async fn start(
         order: in_a_file.as_ref().map(AsFd::as_fd),
     };
     let packet: &[u8] = if in_a_file.is_some() { b"f" } else { &order };
-    inner.hand_over(packet, &handles.list()).await?;
+    inner.hand_over(caged, packet, &handles.list()).await?;
     // The call's ends of the lines close here; the call has its own.
     Ok(Live {
         report: sys::watch(lines.report.0, Interest::READABLE)?,

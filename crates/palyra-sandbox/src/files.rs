@@ -5,10 +5,11 @@ use std::io;
 use std::path::Path;
 
 use palyra_core::corridor::{Executes, Running};
-use palyra_core::{Ending, ExecutionReport, FileOperation, FilePlan, RunErrorKind};
+use palyra_core::{Ending, ExecutionReport, FileOperation, FilePlan, RunErrorKind, Tier};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::caged;
 use crate::call::{self, Means};
 use crate::kit::Lines;
 use crate::process::{Refused, check_machine, is_plain, report};
@@ -42,7 +43,7 @@ impl Executes for FileRunner {
     async fn run(&self, running: Running<'_>, plan: FilePlan) -> (ExecutionReport, Value) {
         let inner = &*self.sandbox.inner;
         let started_at = inner.settings.clock.now();
-        let run_as = plan.run_as;
+        let tier = plan.tier;
         let prepared = if running.covers(&plan) {
             prepare(inner, plan, self.cancel.clone())
         } else {
@@ -50,7 +51,7 @@ impl Executes for FileRunner {
         };
         let (order, means) = match prepared {
             Ok(prepared) => prepared,
-            Err(refused) => return (refused.report(inner, started_at, run_as), Value::Null),
+            Err(refused) => return (refused.report(inner, started_at, tier), Value::Null),
         };
         let outcome = call::run(inner, &order, means).await;
         let (ending, output) = match outcome.ending {
@@ -73,7 +74,7 @@ impl Executes for FileRunner {
             .unwrap_or(false);
         let report = ExecutionReport {
             truncated,
-            ..report(inner, started_at, run_as, outcome.layers, ending)
+            ..report(inner, started_at, tier, outcome.layers, ending)
         };
         (report, output)
     }
@@ -91,7 +92,7 @@ fn prepare(
     plan: FilePlan,
     cancel: CancellationToken,
 ) -> Result<(Order, Means), Refused> {
-    check_machine(inner, plan.run_as)?;
+    check_machine(inner, plan.tier, plan.run_as)?;
     let (path, audience, result_bytes) = shape(&plan);
     let refused = |kind, message: String| Err(Refused::new(kind, message));
     if !is_plain(path) || !is_plain(&plan.workspace) || !plan.masked.iter().all(|it| is_plain(it)) {
@@ -121,22 +122,32 @@ fn prepare(
             return refused(RunErrorKind::InvalidInput, message);
         }
     };
-    let view = walls.view(&plan.masked, Audience::User).map_err(broke)?;
-    if view.hides(&workspace) {
-        let message = format!(
-            "`{}` is the daemon's home or inside it",
-            workspace.display()
-        );
-        return refused(RunErrorKind::WorkspaceScopeDenied, message);
-    }
-    let wall = walls
-        .for_files(&view, &workspace, audience)
-        .map_err(broke)?;
+    let (masked, ruleset, caged, lease) = match plan.tier {
+        Tier::C => {
+            let made = caged::for_files(inner, &plan)?;
+            (made.masked, None, Some(made.order), made.lease)
+        }
+        Tier::B | Tier::Builtin => {
+            let view = walls.view(&plan.masked, Audience::User).map_err(broke)?;
+            if view.hides(&workspace) {
+                let message = format!(
+                    "`{}` is the daemon's home or inside it",
+                    workspace.display()
+                );
+                return refused(RunErrorKind::WorkspaceScopeDenied, message);
+            }
+            let wall = walls
+                .for_files(&view, &workspace, audience)
+                .map_err(broke)?;
+            (wall.masked, Some(wall.ruleset), None, None)
+        }
+    };
     let order = Order {
         run_as: plan.run_as,
         landlock_abi: walls.abi().number(),
-        masked: wall.masked,
+        masked,
         tmp: None,
+        caged,
         limits: plan.limits,
         work: Work::File {
             workspace,
@@ -145,10 +156,11 @@ fn prepare(
         },
     };
     let means = Means {
-        ruleset: wall.ruleset,
+        ruleset,
         stdin: inner.no_input().map_err(broke)?,
         lines: Lines::new().map_err(broke)?,
         tmp: None,
+        lease,
         sink: None,
         keep: result_bytes,
         cancel,

@@ -50,50 +50,52 @@ impl Image {
     }
 }
 
-/// A spawn server and the socket on which it takes orders.
+/// A spawn server and the sockets on which it takes orders.
 pub(crate) struct Helper {
     control: AsyncFd<OwnedFd>,
+    caged: AsyncFd<OwnedFd>,
     pub(crate) pid: i32,
     child: Mutex<Option<Child>>,
 }
 
 impl Helper {
-    /// Starts it with the control socket as its standard input, a handle of the daemon's temporary
-    /// folder as its standard output, and nothing else.
+    /// Starts it with the control sockets as its standard input and error, a handle of the daemon's
+    /// temporary folder as its standard output, and nothing else.
     pub(crate) fn start(
         image: &Image,
         cgroup: Option<&Path>,
         temp: Option<OwnedFd>,
     ) -> io::Result<Self> {
-        let (own, far) = rustix::net::socketpair(
-            AddressFamily::UNIX,
-            SocketType::SEQPACKET,
-            SocketFlags::CLOEXEC,
-            None,
-        )?;
-        // Only our end: its end is shared by processes that wait on it.
-        rustix::io::ioctl_fionbio(&own, true)?;
+        let (own, far) = control_pair()?;
+        let (own_caged, far_caged) = control_pair()?;
         let child = image
             .command()
             .arg(cgroup.unwrap_or_else(|| Path::new("-")))
             .stdin(Stdio::from(far))
             .stdout(temp.map_or_else(Stdio::null, Stdio::from))
-            .stderr(Stdio::null())
+            .stderr(Stdio::from(far_caged))
             .spawn()?;
         Ok(Self {
             control: sys::watch(own, Interest::WRITABLE)?,
+            caged: sys::watch(own_caged, Interest::WRITABLE)?,
             pid: i32::try_from(child.id()).map_err(io::Error::other)?,
             child: Mutex::new(Some(child)),
         })
     }
 
-    /// Hands over an order. An error means that nobody has it.
-    pub(crate) async fn send(&self, order: &[u8], handles: &[BorrowedFd<'_>]) -> io::Result<()> {
+    /// Hands over an order, to be carried out in a cage or not. An error means that nobody has it.
+    pub(crate) async fn send(
+        &self,
+        caged: bool,
+        order: &[u8],
+        handles: &[BorrowedFd<'_>],
+    ) -> io::Result<()> {
+        let control = if caged { &self.caged } else { &self.control };
         loop {
             // Trying first saves a turn of the event loop: the socket is hardly ever full.
-            match wire::send(self.control.get_ref().as_fd(), order, handles) {
+            match wire::send(control.get_ref().as_fd(), order, handles) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.control.writable().await?.clear_ready();
+                    control.writable().await?.clear_ready();
                 }
                 other => return other,
             }
@@ -115,12 +117,26 @@ impl Helper {
     /// Closes the control socket, so that it ends every call and then itself, and gives back what
     /// there is to wait for.
     pub(crate) fn close(&self) -> Option<Child> {
-        let _ = rustix::net::shutdown(self.control.get_ref(), rustix::net::Shutdown::Both);
+        for control in [&self.control, &self.caged] {
+            let _ = rustix::net::shutdown(control.get_ref(), rustix::net::Shutdown::Both);
+        }
         self.child
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
             .take()
     }
+}
+
+/// Our end and the helper's. Only ours does not block: its end is shared by processes that wait.
+fn control_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (own, far) = rustix::net::socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    rustix::io::ioctl_fionbio(&own, true)?;
+    Ok((own, far))
 }
 
 impl Drop for Helper {

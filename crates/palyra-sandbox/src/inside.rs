@@ -45,15 +45,15 @@ impl LiveMarks {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Marks a call by its supervisor and its session.
-    pub(crate) fn add(&self, supervisor: i32, session: i32) -> Mark {
+    /// Marks a call by its supervisor and its session, if that is known.
+    pub(crate) fn add(&self, supervisor: i32, session: Option<i32>) -> Mark {
         let mut marks = self.lock();
         marks.processes.insert(supervisor);
-        marks.sessions.insert(session);
+        marks.sessions.extend(session);
         Mark {
             live: self.clone(),
             process: supervisor,
-            session: Some(session),
+            session,
         }
     }
 

@@ -27,15 +27,6 @@ pub(crate) struct For {
     pub(crate) masked: Vec<PathBuf>,
 }
 
-impl For {
-    const fn audience(&self) -> Audience {
-        match self.run_as {
-            RunAs::Root => Audience::Root,
-            RunAs::Daemon | RunAs::Owner { .. } => Audience::User,
-        }
-    }
-}
-
 /// Everything for one process.
 pub(crate) struct Kit {
     pub(crate) view: Arc<View>,
@@ -48,15 +39,9 @@ impl Kit {
     fn make(view: Arc<View>, whose: &For, walls: &Walls, temp: &TempRoot) -> io::Result<Self> {
         let owner = match whose.run_as {
             RunAs::Owner { uid, gid } => Some((uid, gid)),
-            RunAs::Daemon | RunAs::Root => None,
+            RunAs::Daemon | RunAs::Lent { .. } => None,
         };
-        let (made, handle) = temp.folder(owner)?;
-        let tmp = Folder {
-            made,
-            within: temp.handle(),
-            ours: true,
-            foreign: owner.is_some(),
-        };
+        let (tmp, handle) = Folder::make_with_handle(temp, owner)?;
         Ok(Self {
             wall: walls.for_process(&view, handle)?,
             view,
@@ -78,6 +63,22 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
+    /// A fresh one.
+    pub(crate) fn make(temp: &TempRoot, owner: Option<(u32, u32)>) -> io::Result<Self> {
+        Self::make_with_handle(temp, owner).map(|(folder, _)| folder)
+    }
+
+    fn make_with_handle(temp: &TempRoot, owner: Option<(u32, u32)>) -> io::Result<(Self, OwnedFd)> {
+        let (made, handle) = temp.folder(owner)?;
+        let folder = Self {
+            made,
+            within: temp.handle(),
+            ours: true,
+            foreign: owner.is_some(),
+        };
+        Ok((folder, handle))
+    }
+
     pub(crate) const fn made(&self) -> &CallTmp {
         &self.made
     }
@@ -157,7 +158,7 @@ impl Spares {
 
     /// A kit that fits the file system as it is now: the spare one, or a new one.
     pub(crate) fn take(&self, whose: &For, walls: &Walls, temp: &TempRoot) -> io::Result<Kit> {
-        let view = walls.view(&whose.masked, whose.audience())?;
+        let view = walls.view(&whose.masked, Audience::User)?;
         let spare = {
             let mut spares = self.lock();
             let at = spares.iter().position(|(other, _)| other == whose);
@@ -174,7 +175,7 @@ impl Spares {
         if self.lock().iter().any(|(other, _)| *other == whose) {
             return Ok(());
         }
-        let view = walls.view(&whose.masked, whose.audience())?;
+        let view = walls.view(&whose.masked, Audience::User)?;
         let kit = Kit::make(view, &whose, walls, temp)?;
         let mut spares = self.lock();
         if spares.len() < MOST_SPARES && !spares.iter().any(|(other, _)| *other == whose) {

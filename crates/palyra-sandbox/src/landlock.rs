@@ -17,6 +17,8 @@ const REMOVE_FILE: u64 = 1 << 5;
 const MAKE_CHAR: u64 = 1 << 6;
 const MAKE_DIR: u64 = 1 << 7;
 const MAKE_REG: u64 = 1 << 8;
+const MAKE_SOCK: u64 = 1 << 9;
+const MAKE_FIFO: u64 = 1 << 10;
 const MAKE_BLOCK: u64 = 1 << 11;
 const TRUNCATE: u64 = 1 << 14;
 const IOCTL_DEV: u64 = 1 << 15;
@@ -45,8 +47,12 @@ pub(crate) struct Abi(u32);
 pub(crate) enum Access {
     /// Everything but making device nodes.
     Full,
+    /// The same less sockets and pipes: whoever finds one later may wait on it for ever.
+    Workspace,
     /// Reading and executing.
     Read,
+    /// Reading, writing and asking devices.
+    Devices,
     /// What reading and listing files takes.
     FileRead,
     /// What replacing and creating files takes.
@@ -101,6 +107,8 @@ impl Abi {
     const fn rights(self, access: Access, is_folder: bool) -> u64 {
         let wanted = match access {
             Access::Full => !NEVER,
+            Access::Workspace => !(NEVER | MAKE_SOCK | MAKE_FIFO),
+            Access::Devices => READ_FILE | READ_DIR | WRITE_FILE | TRUNCATE | IOCTL_DEV,
             Access::Read => EXECUTE | READ_FILE | READ_DIR,
             Access::FileRead => READ_FILE | READ_DIR,
             Access::FileWrite => {
@@ -121,11 +129,20 @@ pub(crate) struct Ruleset {
 impl Ruleset {
     /// One that refuses everything.
     pub(crate) fn new(abi: Abi) -> io::Result<Self> {
+        Self::with(abi, abi.scopes())
+    }
+
+    /// One that refuses every file, and leaves signals alone.
+    pub(crate) fn without_scopes(abi: Abi) -> io::Result<Self> {
+        Self::with(abi, 0)
+    }
+
+    fn with(abi: Abi, scoped: u64) -> io::Result<Self> {
         let attr = RulesetAttr {
             handled_access_fs: abi.handled(),
-            // The network is not this layer's business in Tier-B.
+            // The network is not this layer's business: rules there know ports, not hosts.
             handled_access_net: 0,
-            scoped: abi.scopes(),
+            scoped,
         };
         let fd = sys::landlock_create_ruleset(&attr)?;
         Ok(Self { abi, fd })
@@ -177,6 +194,8 @@ mod tests {
         for abi in 1..=9 {
             for access in [
                 Access::Full,
+                Access::Workspace,
+                Access::Devices,
                 Access::Read,
                 Access::FileRead,
                 Access::FileWrite,

@@ -1,4 +1,4 @@
-//! The room where plans are carried out: Tier-B processes and file tools.
+//! The room where plans are carried out: processes of Tier-B and Tier-C, and file tools.
 //!
 //! It knows how to build the walls around a call and how to observe that they stand; it decides
 //! nothing and stores no secrets. A plan arrives through the corridor ([`ProcessRunner`],
@@ -17,7 +17,8 @@
 //! | module | knows |
 //! |---|---|
 //! | [`Sandbox`] | starting, probing, shutting down |
-//! | `process`, `files` | plans → orders, what was seen → reports |
+//! | `process`, `caged`, `files` | plans → orders, what was seen → reports |
+//! | `tier_c` | what a call in Tier-C is shown, as a pure plan; lent uids |
 //! | `call`, `output`, `helper`, `wire` | one call from the daemon's side, and the protocol |
 //! | `walls`, `surround`, `masks`, `landlock` | what a call may reach in the file system |
 //! | `seccomp` | which system calls it may not make |
@@ -27,6 +28,7 @@
 //! | [`jail`] | the helper itself |
 //! | `sys` | the `unsafe` parts |
 
+mod caged;
 mod call;
 mod cgroup;
 mod doctor;
@@ -49,6 +51,7 @@ mod surround;
     reason = "system calls that neither std nor rustix offers"
 )]
 mod sys;
+mod tier_c;
 mod tmp;
 mod walls;
 mod wire;
@@ -58,6 +61,8 @@ pub use files::FileRunner;
 pub use output::{OutputChunk, OutputSink, OutputStream};
 pub use process::{ProcessRunner, run_constrained_process};
 pub use program::{
-    FolderFound, ProgramProblem, look_at_folder, program_id, resolve_program, run_as,
+    FolderFound, ProgramProblem, RootsFolder, look_at_folder, program_id, resolve_program, run_as,
 };
 pub use sandbox::{CannotTell, Sandbox, SandboxSettings, SandboxStatus, SandboxUnavailable};
+pub use tier_c::TierCBackend;
+pub use tier_c::host::usual_read_only;

@@ -1,22 +1,24 @@
-//! Tier-B processes: from a plan to an order, and from what was seen to a report.
+//! Processes: from a plan to an order, and from what was seen to a report.
 
 use std::io;
 use std::path::Path;
 
 use palyra_core::corridor::{Executes, Running};
 use palyra_core::plan::RunAs;
-use palyra_core::{Ending, ExecutionReport, Layer, ProcessPlan, RunErrorKind, Tier, Timestamp};
+use palyra_core::{
+    EgressEnforcementMode, Ending, ExecutionReport, Layer, ProcessPlan, RunErrorKind, Tier,
+    Timestamp,
+};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use crate::caged;
 use crate::call::{self, Means, Outcome};
-use crate::kit::For;
+use crate::kit::{For, Lines};
 use crate::output::OutputSink;
 use crate::sandbox::{Inner, Sandbox};
+use crate::tier_c::TierCBackend;
 use crate::wire::{Decided, Order, Work};
-
-/// The executor's name in reports.
-const EXECUTOR: &str = "sandbox_tier_b";
 
 /// Runs processes.
 pub struct ProcessRunner {
@@ -49,7 +51,7 @@ impl Executes for ProcessRunner {
     }
 }
 
-/// Runs one process behind the walls of Tier-B.
+/// Runs one process behind the walls of its tier.
 ///
 /// The corridor's proof is the second argument: nobody else can call this. The output is
 /// `{"stdout": …, "stderr": …, "stdout_bytes": n, "stderr_bytes": n}`, each stream as
@@ -63,9 +65,9 @@ pub async fn run_constrained_process(
 ) -> (ExecutionReport, Value) {
     let inner = &*sandbox.inner;
     let started_at = inner.settings.clock.now();
-    let run_as = plan.run_as;
+    let tier = plan.tier;
     let whose = For {
-        run_as,
+        run_as: plan.run_as,
         masked: plan.masked.clone(),
     };
     let prepared = if running.covers(&plan) {
@@ -75,10 +77,12 @@ pub async fn run_constrained_process(
     };
     let (order, means) = match prepared {
         Ok(prepared) => prepared,
-        Err(refused) => return (refused.report(inner, started_at, run_as), Value::Null),
+        Err(refused) => return (refused.report(inner, started_at, tier), Value::Null),
     };
     let outcome = call::run(inner, &order, means).await;
-    sandbox.lay_by(whose);
+    if order.caged.is_none() {
+        sandbox.lay_by(whose);
+    }
     let truncated = outcome.stdout.dropped() > 0 || outcome.stderr.dropped() > 0;
     let Outcome {
         layers,
@@ -88,7 +92,7 @@ pub async fn run_constrained_process(
     } = outcome;
     let report = ExecutionReport {
         truncated,
-        ..report(inner, started_at, run_as, layers, ending)
+        ..report(inner, started_at, tier, layers, ending)
     };
     let (stdout_bytes, stderr_bytes) = (stdout.total(), stderr.total());
     let output = json!({
@@ -103,7 +107,7 @@ pub async fn run_constrained_process(
 /// Why a plan was not even tried.
 pub(crate) struct Refused {
     kind: RunErrorKind,
-    message: String,
+    pub(crate) message: String,
 }
 
 impl Refused {
@@ -129,11 +133,11 @@ impl Refused {
         self,
         inner: &Inner,
         started_at: Timestamp,
-        run_as: RunAs,
+        tier: Tier,
     ) -> ExecutionReport {
         let Self { kind, message } = self;
         let ending = Ending::Failed { kind, message };
-        report(inner, started_at, run_as, Vec::new(), ending)
+        report(inner, started_at, tier, Vec::new(), ending)
     }
 }
 
@@ -141,29 +145,39 @@ impl Refused {
 pub(crate) fn report(
     inner: &Inner,
     started_at: Timestamp,
-    run_as: RunAs,
+    tier: Tier,
     layers: Vec<Layer>,
     ending: Ending,
 ) -> ExecutionReport {
+    let (executor, enforcement) = match tier {
+        Tier::C => (TierCBackend::LinuxNamespaces.executor(), "tier_c"),
+        Tier::B | Tier::Builtin => ("sandbox_tier_b", "tier_b"),
+    };
     let confined = !layers.is_empty();
     ExecutionReport {
-        executor: EXECUTOR.to_owned(),
-        sandbox_enforcement: if confined { "tier_b" } else { "none" }.to_owned(),
+        executor: executor.to_owned(),
+        sandbox_enforcement: if confined { enforcement } else { "none" }.to_owned(),
         layers,
         started_at,
         ended_at: inner.settings.clock.now(),
         ending,
         truncated: false,
-        running_as_root: confined && matches!(run_as, RunAs::Root),
+        // No plan can say so, and a target that finds itself root does not go on.
+        running_as_root: false,
     }
 }
 
-/// Refuses when the machine lacks a layer, and plans that do not fit the daemon.
-pub(crate) fn check_machine(inner: &Inner, run_as: RunAs) -> Result<(), Refused> {
-    if let Some(why) = inner.status().why {
+/// Refuses when the machine lacks what the tier needs, and plans that do not fit the daemon.
+pub(crate) fn check_machine(inner: &Inner, tier: Tier, run_as: RunAs) -> Result<(), Refused> {
+    let status = inner.status();
+    let missing = match tier {
+        Tier::C => status.why.or(status.tier_c_why),
+        Tier::B | Tier::Builtin => status.why,
+    };
+    if let Some(why) = missing {
         return Err(Refused::new(RunErrorKind::SandboxUnavailable, why));
     }
-    Inner::check_run_as(run_as).map_err(|why| Refused::new(RunErrorKind::InvalidInput, why))
+    Inner::check_run_as(tier, run_as).map_err(|why| Refused::new(RunErrorKind::InvalidInput, why))
 }
 
 fn prepare(
@@ -173,7 +187,7 @@ fn prepare(
     sink: Option<OutputSink>,
     cancel: CancellationToken,
 ) -> Result<(Order, Means), Refused> {
-    check_machine(inner, plan.run_as)?;
+    check_machine(inner, plan.tier, plan.run_as)?;
     check_plan(&plan)?;
     let broke = |error: io::Error| Refused::broke(&error);
     let walls = inner
@@ -183,22 +197,36 @@ fn prepare(
         Some(text) => call::memory_file(text.as_bytes()),
         None => inner.no_input(),
     };
-    let stdin = stdin.map_err(broke)?;
-    let kit = inner.kit(whose).map_err(broke)?;
-    if let Ok(real) = plan.cwd.canonicalize()
-        && kit.view.hides(&real)
-    {
-        let message = format!("`{}` is the daemon's home or inside it", plan.cwd.display());
-        return Err(Refused::new(RunErrorKind::WorkspaceScopeDenied, message));
-    }
-    let means = Means {
-        ruleset: kit.wall.ruleset,
-        stdin,
-        lines: kit.lines,
+    let mut means = Means {
+        ruleset: None,
+        stdin: stdin.map_err(broke)?,
+        lines: Lines::new().map_err(broke)?,
         sink,
         keep: plan.limits.output_bytes,
         cancel,
         tmp: None,
+        lease: None,
+    };
+    let (masked, tmp, caged) = match plan.tier {
+        Tier::C => {
+            let made = caged::for_process(inner, &plan)?;
+            means.lease = made.lease;
+            (made.masked, None, Some(made.order))
+        }
+        Tier::B | Tier::Builtin => {
+            let kit = inner.kit(whose).map_err(broke)?;
+            if let Ok(real) = plan.cwd.canonicalize()
+                && kit.view.hides(&real)
+            {
+                let message = format!("`{}` is the daemon's home or inside it", plan.cwd.display());
+                return Err(Refused::new(RunErrorKind::WorkspaceScopeDenied, message));
+            }
+            let tmp = kit.tmp.made().clone();
+            means.ruleset = Some(kit.wall.ruleset);
+            means.lines = kit.lines;
+            means.tmp = Some(kit.tmp);
+            (kit.wall.masked, Some(tmp), None)
+        }
     };
     let order = Order {
         work: Work::Process {
@@ -206,6 +234,7 @@ fn prepare(
             argv: plan.argv,
             env: plan.env,
             cwd: plan.cwd,
+            offline: plan.tier == Tier::B && plan.egress == EgressEnforcementMode::Strict,
             decided: Decided {
                 program: plan.program_id,
                 cwd: plan.cwd_id,
@@ -214,19 +243,19 @@ fn prepare(
         run_as: plan.run_as,
         limits: plan.limits,
         landlock_abi: walls.abi().number(),
-        masked: kit.wall.masked,
-        tmp: Some(kit.tmp.made().clone()),
+        masked,
+        tmp,
+        caged,
     };
-    let tmp = Some(kit.tmp);
-    Ok((order, Means { tmp, ..means }))
+    Ok((order, means))
 }
 
 /// What no program can be started with.
 fn check_plan(plan: &ProcessPlan) -> Result<(), Refused> {
     let wrong = |what: &str| Err(Refused::new(RunErrorKind::InvalidInput, what));
     match plan.tier {
-        Tier::B => {}
-        Tier::Builtin => return wrong("the plan is not for Tier-B"),
+        Tier::B | Tier::C => {}
+        Tier::Builtin => return wrong("the plan is for no process"),
     }
     if plan.argv.is_empty() {
         return wrong("the plan has no arguments, not even the program's name");
@@ -234,12 +263,9 @@ fn check_plan(plan: &ProcessPlan) -> Result<(), Refused> {
     if !plan.program.is_absolute() || !plan.cwd.is_absolute() {
         return wrong("the program and the folder it starts in need absolute paths");
     }
-    let paths = [plan.program.as_path(), plan.cwd.as_path()];
-    if !paths
-        .into_iter()
-        .chain(plan.masked.iter().map(|it| it.as_path()))
-        .all(is_plain)
-    {
+    let paths = [&plan.program, &plan.cwd, &plan.workspace];
+    let lists = plan.masked.iter().chain(&plan.read_only).chain(&plan.home);
+    if !paths.into_iter().chain(lists).all(|path| is_plain(path)) {
         return wrong("a path of the plan is not UTF-8 or contains a NUL character");
     }
     if plan.argv.iter().any(|argument| argument.contains('\0')) {

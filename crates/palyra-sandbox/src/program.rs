@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use palyra_core::Tier;
 use palyra_core::plan::{FileId, ProgramId, RunAs};
 use rustix::fs::{Mode, OFlags, ResolveFlags, Stat};
 
@@ -136,19 +137,26 @@ pub fn program_id(path: &Path) -> io::Result<ProgramId> {
 /// The group of a uid that has none of its own: nobody's.
 const NOGROUP: u32 = 65_534;
 
-/// Under which uid a call in a folder of `owner` runs: never as root when the owner is not.
+/// A folder of root's, with a daemon of root's, and no namespaces asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the folder belongs to root, and nothing runs as root in this tier")]
+pub struct RootsFolder;
+
+/// Under which uid a call in a folder of `owner` runs: never as root.
 ///
 /// `gid` is the owner's own primary group. The folder's group is not asked: anybody can make a
 /// folder whose group is `shadow` inside one that passes its group on.
-#[must_use]
-pub fn run_as(owner: u32, gid: Option<u32>) -> RunAs {
-    match (rustix::process::geteuid().is_root(), owner) {
-        (false, _) => RunAs::Daemon,
-        (true, 0) => RunAs::Root,
-        (true, uid) => RunAs::Owner {
-            uid,
-            gid: gid.filter(|gid| *gid != 0).unwrap_or(NOGROUP),
-        },
+///
+/// # Errors
+/// It would be root.
+pub fn run_as(owner: u32, gid: Option<u32>, tier: Tier) -> Result<RunAs, RootsFolder> {
+    let gid = gid.filter(|gid| *gid != 0).unwrap_or(NOGROUP);
+    match (rustix::process::geteuid().is_root(), tier, owner) {
+        (false, ..) => Ok(RunAs::Daemon),
+        (true, Tier::C, 0) => Ok(RunAs::Lent { uid: 0, gid: 0 }),
+        (true, Tier::C, uid) => Ok(RunAs::Lent { uid, gid }),
+        (true, Tier::B | Tier::Builtin, 0) => Err(RootsFolder),
+        (true, Tier::B | Tier::Builtin, uid) => Ok(RunAs::Owner { uid, gid }),
     }
 }
 

@@ -7,19 +7,23 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use palyra_core::plan::RunAs;
-use palyra_core::{Clock, Ending, Limits};
+use palyra_core::{Clock, Ending, Layer, Limits, Tier};
 use rustix::fs::{Mode, OFlags};
 use tokio_util::sync::CancellationToken;
 
+use crate::caged;
 use crate::call::{self, Means};
 use crate::cgroup::CgroupBase;
 use crate::files::FileRunner;
 use crate::helper::{Helper, Image};
 use crate::inside::{LiveMarks, Mark};
-use crate::kit::{For, Kit, Spares};
+use crate::kit::{Folder, For, Kit, Lines, Spares};
 use crate::landlock::Abi;
 use crate::output::OutputSink;
 use crate::process::ProcessRunner;
+use crate::tier_c::TierCBackend;
+use crate::tier_c::host::Host;
+use crate::tier_c::uids::{Lease, Uids};
 use crate::tmp::{self, TempRoot};
 use crate::walls::{MountTable, Walls};
 use crate::wire::{Order, Work};
@@ -29,6 +33,9 @@ const PROBE: Duration = Duration::from_secs(10);
 
 /// How long shutting down waits for the helper to end its calls.
 const LAST_WAIT: Duration = Duration::from_secs(25);
+
+/// Whom a probe runs as where there is no uid to lend.
+const NOBODY: u32 = 65_534;
 
 /// What the sandbox needs to know.
 #[derive(Clone)]
@@ -73,6 +80,10 @@ pub struct SandboxStatus {
     pub cgroup: Option<PathBuf>,
     /// Why calls are refused; none when they run.
     pub why: Option<String>,
+    /// What makes the walls of Tier-C, where something does.
+    pub tier_c: Option<TierCBackend>,
+    /// Why there is no Tier-C; none when there is.
+    pub tier_c_why: Option<String>,
 }
 
 /// The sandbox. Clones share one helper.
@@ -85,6 +96,9 @@ pub(crate) struct Inner {
     pub(crate) settings: SandboxSettings,
     pub(crate) stopping: CancellationToken,
     pub(crate) marks: LiveMarks,
+    /// What a call in Tier-C can be shown, and the uids that are lent to those of a root daemon.
+    pub(crate) host: Host,
+    pub(crate) uids: Uids,
     status: OnceLock<SandboxStatus>,
     walls: Option<Walls>,
     // Before the folder they are in.
@@ -123,6 +137,8 @@ impl Sandbox {
                 why,
                 "the sandbox is unavailable: every call will be refused"
             );
+        } else if let Some(why) = &status.tier_c_why {
+            tracing::error!(why, "Tier-C is unavailable");
         }
         let _ = inner.status.set(status);
         Ok(Self { inner })
@@ -196,6 +212,8 @@ impl Inner {
             settings,
             stopping: CancellationToken::new(),
             marks: LiveMarks::default(),
+            host: Host::look(),
+            uids: Uids::new(),
             status: OnceLock::new(),
             walls,
             spares: Spares::default(),
@@ -220,6 +238,8 @@ impl Inner {
             seccomp: false,
             cgroup: None,
             why: Some(why.into()),
+            tier_c: None,
+            tier_c_why: Some("it was not probed".to_owned()),
         }
     }
 
@@ -232,17 +252,25 @@ impl Inner {
         })
     }
 
-    /// Whom a call runs as must be what the daemon is: nobody else's uid can be had, and root is
-    /// never called anything else.
-    pub(crate) fn check_run_as(run_as: RunAs) -> Result<(), String> {
+    /// Whom a call runs as must fit what the daemon is and the tier: nobody else's uid can be had,
+    /// and root's is never given away.
+    pub(crate) fn check_run_as(tier: Tier, run_as: RunAs) -> Result<(), String> {
         let root = rustix::process::geteuid().is_root();
-        match run_as {
-            RunAs::Daemon if root => Err("the daemon is root and the plan says it is not".into()),
-            RunAs::Owner { .. } | RunAs::Root if !root => {
+        match (run_as, tier) {
+            (RunAs::Daemon, _) if root => {
+                Err("the daemon is root and the plan says it is not".into())
+            }
+            (RunAs::Owner { .. } | RunAs::Lent { .. }, _) if !root => {
                 Err("the plan needs a daemon that is root".into())
             }
-            RunAs::Owner { uid: 0, .. } => Err("the owner a call steps down to is root".into()),
-            RunAs::Daemon | RunAs::Owner { .. } | RunAs::Root => Ok(()),
+            (RunAs::Owner { uid: 0, .. }, _) => {
+                Err("the owner a call steps down to is root".into())
+            }
+            (RunAs::Owner { .. }, Tier::C) => Err("Tier-C of a root daemon lends a uid".into()),
+            (RunAs::Lent { .. }, Tier::B | Tier::Builtin) => {
+                Err("a uid is lent in Tier-C only".into())
+            }
+            (RunAs::Daemon | RunAs::Owner { .. } | RunAs::Lent { .. }, _) => Ok(()),
         }
     }
 
@@ -322,14 +350,15 @@ impl Inner {
     /// it; one that dies with it in hand is found out by the call.
     pub(crate) async fn hand_over(
         &self,
+        caged: bool,
         order: &[u8],
         handles: &[BorrowedFd<'_>],
     ) -> io::Result<()> {
         let helper = self.helper()?;
-        match helper.send(order, handles).await {
+        match helper.send(caged, order, handles).await {
             Err(error) if is_closed(&error) => {
                 self.discard(&helper);
-                self.helper()?.send(order, handles).await
+                self.helper()?.send(caged, order, handles).await
             }
             other => other,
         }
@@ -342,9 +371,9 @@ impl Inner {
         }
     }
 
-    /// Builds every wall once and looks at it.
+    /// Builds every wall once, in both tiers, and looks at it.
     async fn probe(&self) -> SandboxStatus {
-        match tokio::time::timeout(PROBE, self.try_walls()).await {
+        let plain = match tokio::time::timeout(PROBE, self.try_walls()).await {
             Ok(Ok(cgroup)) => SandboxStatus {
                 available: true,
                 seccomp: true,
@@ -352,8 +381,18 @@ impl Inner {
                 why: None,
                 ..self.refused("")
             },
-            Ok(Err(why)) => self.refused(why),
-            Err(_) => self.refused("the sandbox helper does not answer"),
+            Ok(Err(why)) => return self.refused(why),
+            Err(_) => return self.refused("the sandbox helper does not answer"),
+        };
+        let why = match tokio::time::timeout(PROBE, self.try_cage()).await {
+            Ok(Ok(())) => None,
+            Ok(Err(why)) => Some(why),
+            Err(_) => Some("the sandbox helper does not answer".to_owned()),
+        };
+        SandboxStatus {
+            tier_c: why.is_none().then_some(TierCBackend::LinuxNamespaces),
+            tier_c_why: why,
+            ..plain
         }
     }
 
@@ -363,8 +402,10 @@ impl Inner {
         let named = |error: io::Error| format!("`{}`: {error}", helper.display());
         self.helper().map_err(named)?;
         let text = |error: io::Error| error.to_string();
+        let lease = self.uids.lend();
         let run_as = if rustix::process::geteuid().is_root() {
-            RunAs::Root
+            let uid = lease.as_ref().map_or(NOBODY, Lease::first);
+            RunAs::Owner { uid, gid: uid }
         } else {
             RunAs::Daemon
         };
@@ -373,39 +414,83 @@ impl Inner {
         let order = Order {
             work: Work::Probe,
             run_as,
-            limits: Limits {
-                wall: PROBE,
-                ..Limits::default()
-            },
+            limits: probe_limits(),
             landlock_abi: walls.abi().number(),
             masked: kit.wall.masked,
             tmp: Some(kit.tmp.made().clone()),
+            caged: None,
         };
         let means = Means {
-            ruleset: kit.wall.ruleset,
+            ruleset: Some(kit.wall.ruleset),
             lines: kit.lines,
             tmp: Some(kit.tmp),
+            lease,
             stdin: self.no_input().map_err(text)?,
             sink: None,
             keep: 0,
             cancel: CancellationToken::new(),
         };
-        let outcome = call::run(self, &order, means).await;
+        let layers = self.tried(&order, means).await?;
+        let in_a_cgroup = layers.iter().any(|layer| layer.name == "cgroup");
+        let base = self.cgroup.as_ref().filter(|_| in_a_cgroup);
+        Ok(base.map(|base| base.path.clone()))
+    }
+
+    /// A cage around an empty folder of ours.
+    async fn try_cage(&self) -> Result<(), String> {
+        let walls = self.walls()?;
+        let text = |error: io::Error| error.to_string();
+        let run_as = if rustix::process::geteuid().is_root() {
+            RunAs::Lent { uid: 0, gid: 0 }
+        } else {
+            RunAs::Daemon
+        };
+        let folder = Folder::make(self.temp().map_err(text)?, None).map_err(text)?;
+        let workspace = folder.made().path.canonicalize().map_err(text)?;
+        let made = caged::for_probe(self, &workspace, folder.made().id, run_as)?;
+        let order = Order {
+            work: Work::Probe,
+            run_as,
+            limits: probe_limits(),
+            landlock_abi: walls.abi().number(),
+            masked: made.masked,
+            tmp: None,
+            caged: Some(made.order),
+        };
+        let means = Means {
+            ruleset: None,
+            lines: Lines::new().map_err(text)?,
+            tmp: None,
+            lease: made.lease,
+            stdin: self.no_input().map_err(text)?,
+            sink: None,
+            keep: 0,
+            cancel: CancellationToken::new(),
+        };
+        self.tried(&order, means).await.map(drop)
+    }
+
+    /// Runs a probe; which layers stood, or what went wrong.
+    async fn tried(&self, order: &Order, means: Means) -> Result<Vec<Layer>, String> {
+        let outcome = call::run(self, order, means).await;
         match outcome.ending {
-            Ending::Exited { code: 0 } => {
-                let in_a_cgroup = outcome.layers.iter().any(|layer| layer.name == "cgroup");
-                let base = self.cgroup.as_ref().filter(|_| in_a_cgroup);
-                Ok(base.map(|base| base.path.clone()))
-            }
+            Ending::Exited { code: 0 } => Ok(outcome.layers),
             Ending::Failed { message, .. } => Err(format!(
                 "`{}` failed its probe: {message}",
-                helper.display()
+                self.settings.helper.display()
             )),
             Ending::Exited { .. }
             | Ending::Signalled { .. }
             | Ending::TimedOut
             | Ending::Cancelled { .. } => Err("the sandbox helper did not finish its probe".into()),
         }
+    }
+}
+
+fn probe_limits() -> Limits {
+    Limits {
+        wall: PROBE,
+        ..Limits::default()
     }
 }
 

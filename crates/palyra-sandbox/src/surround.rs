@@ -21,11 +21,6 @@ use crate::landlock::{Abi, Access, Ruleset};
 /// How many handles are kept open between calls; beyond, they are opened for each call.
 const MOST_HANDLES: usize = 512;
 
-/// What of `/dev` a call gets that runs as root: nothing that leads to a disk or to memory.
-const DEVICES_FOR_ROOT: [&str; 8] = [
-    "null", "zero", "full", "random", "urandom", "ptmx", "shm", "mqueue",
-];
-
 /// Whether a name in `/dev` is a terminal. Those that exist are somebody's: a call that could open
 /// one would read what is typed there, and write what looks like a prompt of ours. A terminal that
 /// a call makes for itself (through `ptmx`) needs none of these names.
@@ -37,10 +32,8 @@ fn is_terminal(name: &std::ffi::OsStr) -> bool {
 /// For whom the tree is granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Audience {
-    /// A process that is not root.
+    /// A process.
     User,
-    /// A process of uid 0: file permissions do not hold it back, so more is left out.
-    Root,
     /// A file tool that only reads.
     Reader,
     /// A file tool that writes.
@@ -54,16 +47,9 @@ impl Audience {
             Self::Reader => Access::FileRead,
             Self::Writer => Access::FileWrite,
             // Whoever may write under /sys can leave its cgroup.
-            Self::User | Self::Root if path.starts_with("/sys") => Access::Read,
-            // As uid 0, `/proc/sys/kernel/core_pattern` alone would be a way out.
-            Self::Root if path.starts_with("/proc") => Access::Read,
-            Self::User | Self::Root => Access::Full,
+            Self::User if path.starts_with("/sys") => Access::Read,
+            Self::User => Access::Full,
         }
-    }
-
-    /// Whether `path` is granted by a list of ours instead of as a whole.
-    fn by_list(self, path: &Path) -> Option<&'static [&'static str]> {
-        (self == Self::Root && path == Path::new("/dev")).then_some(&DEVICES_FOR_ROOT)
     }
 }
 
@@ -78,11 +64,10 @@ pub(crate) struct Around {
 pub(crate) fn around(
     root: &Path,
     masked: &BTreeSet<PathBuf>,
-    audience: Audience,
     children: &mut impl FnMut(&Path) -> Vec<PathBuf>,
 ) -> Around {
     let mut plan = Around::default();
-    grow(&mut plan, root, masked, audience, children);
+    grow(&mut plan, root, masked, children);
     plan
 }
 
@@ -90,17 +75,12 @@ fn grow(
     plan: &mut Around,
     here: &Path,
     masked: &BTreeSet<PathBuf>,
-    audience: Audience,
     children: &mut impl FnMut(&Path) -> Vec<PathBuf>,
 ) {
     if masked.iter().any(|mask| here.starts_with(mask)) {
         return;
     }
     let on_the_way = masked.iter().any(|mask| mask.starts_with(here));
-    if let Some(list) = audience.by_list(here).filter(|_| !on_the_way) {
-        plan.granted.extend(list.iter().map(|name| here.join(name)));
-        return;
-    }
     let has_terminals = here == Path::new("/dev");
     if !on_the_way && !has_terminals {
         plan.granted.push(here.to_owned());
@@ -117,7 +97,7 @@ fn grow(
         Some(here.join(name))
     }));
     for child in next {
-        grow(plan, &child, masked, audience, children);
+        grow(plan, &child, masked, children);
     }
 }
 
@@ -155,7 +135,7 @@ impl Surround {
     ) -> io::Result<Self> {
         let mut stamps = Vec::new();
         let mut on_the_way = HashSet::new();
-        let plan = around(root, masked, audience, &mut |folder| {
+        let plan = around(root, masked, &mut |folder| {
             // The stamp is taken first: what changes while we read shows up as a change.
             let found = stat(folder);
             on_the_way.extend(found.as_ref().map(identity));
@@ -289,12 +269,11 @@ mod tests {
         all.iter().map(PathBuf::from).collect()
     }
 
-    fn plan(root: &str, masked: &[&str], audience: Audience) -> Around {
+    fn plan(root: &str, masked: &[&str]) -> Around {
         let masked = paths(masked).into_iter().collect();
         around(
             Path::new(root),
             &masked,
-            audience,
             &mut |folder| match folder.to_str().unwrap() {
                 "/" => paths(&["/bin", "/dev", "/home", "/tmp"]),
                 "/home" => paths(&["/home/u", "/home/v"]),
@@ -307,7 +286,7 @@ mod tests {
 
     #[test]
     fn everything_but_the_masked_folder_is_granted() {
-        let plan = plan("/", &["/home/u/.palyra"], Audience::User);
+        let plan = plan("/", &["/home/u/.palyra"]);
         assert_eq!(plan.looked_into, paths(&["/", "/dev", "/home", "/home/u"]));
         // Of /dev everything but the terminals, which are other people's.
         let granted = [
@@ -324,7 +303,7 @@ mod tests {
     #[test]
     fn several_masks_one_inside_the_other() {
         let masks = ["/home/u/.palyra", "/home/u/.palyra/blobs", "/tmp"];
-        let plan = plan("/", &masks, Audience::User);
+        let plan = plan("/", &masks);
         let granted = [
             "/bin",
             "/dev/sda",
@@ -338,7 +317,7 @@ mod tests {
     #[test]
     fn a_file_tool_gets_its_workspace_and_nothing_else() {
         let masks = ["/home/u/.palyra"];
-        let plan_of = |root| plan(root, &masks, Audience::Writer).granted;
+        let plan_of = |root| plan(root, &masks).granted;
         assert_eq!(plan_of("/home/u/work"), paths(&["/home/u/work"]));
         assert_eq!(
             plan_of("/home/u"),
@@ -354,7 +333,6 @@ mod tests {
         let plan = around(
             Path::new("/"),
             &masked,
-            Audience::User,
             &mut |folder| match folder.to_str().unwrap() {
                 "/a/b" => paths(&["/a/b/home", "/a/b/work"]),
                 _ => Vec::new(),
@@ -364,12 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn root_gets_no_disks_and_may_not_write_kernel_settings() {
-        let plan = plan("/", &["/home/u/.palyra"], Audience::Root);
-        assert!(plan.granted.contains(&"/dev/null".into()));
-        assert!(!plan.granted.contains(&"/dev/sda".into()));
-        assert!(!plan.granted.contains(&"/dev".into()));
-        assert_eq!(Audience::Root.access(Path::new("/proc")), Access::Read);
+    fn nobody_may_write_under_sys() {
         assert_eq!(Audience::User.access(Path::new("/sys/fs")), Access::Read);
         assert_eq!(Audience::User.access(Path::new("/proc")), Access::Full);
     }

@@ -36,12 +36,22 @@ const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 /// With `cgroup`, the child starts its life in it. Writing to `cgroup.procs` instead would take a
 /// lock of the whole machine and wait for an RCU grace period.
 pub(crate) fn fork(cgroup: Option<BorrowedFd<'_>>, child: impl FnOnce() -> i32) -> io::Result<Pid> {
+    fork_into(0, cgroup, child)
+}
+
+/// The same, with the child in new namespaces: `CLONE_NEW…` flags.
+pub(crate) fn fork_into(
+    namespaces: i32,
+    cgroup: Option<BorrowedFd<'_>>,
+    child: impl FnOnce() -> i32,
+) -> io::Result<Pid> {
+    let into_cgroup = if cgroup.is_some() {
+        CLONE_INTO_CGROUP
+    } else {
+        0
+    };
     let args = CloneArgs {
-        flags: if cgroup.is_some() {
-            CLONE_INTO_CGROUP
-        } else {
-            0
-        },
+        flags: u64::from(namespaces.unsigned_abs()) | into_cgroup,
         exit_signal: u64::from(libc::SIGCHLD.unsigned_abs()),
         cgroup: cgroup.map_or(0, |fd| u64::from(fd.as_raw_fd().unsigned_abs())),
         ..CloneArgs::default()
@@ -292,4 +302,39 @@ pub(crate) fn mount_setattr(
         )
     })
     .map(drop)
+}
+
+/// Names this machine, as whoever is in this namespace sees it.
+pub(crate) fn set_host_name(name: &str) -> io::Result<()> {
+    // SAFETY: pointer and length belong to `name`.
+    check(unsafe { libc::syscall(libc::SYS_sethostname, name.as_ptr(), name.len()) }).map(drop)
+}
+
+/// Switches the loopback device of this network namespace on.
+pub(crate) fn loopback_up(socket: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: an `ifreq` of zero bytes is a valid value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+        *to = from.cast_signed();
+    }
+    let up = i16::try_from(libc::IFF_UP | libc::IFF_RUNNING).unwrap_or_default();
+    request.ifr_ifru.ifru_flags = up;
+    // SAFETY: this request reads an `ifreq` with a name that ends with NUL, and `request` lives
+    // through the call.
+    let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) };
+    check(done.into()).map(drop)
+}
+
+/// Kills everybody that this process may signal. Only for the first process of a process
+/// namespace: these are those of its call, and it is not one of them.
+pub(crate) fn kill_everybody() {
+    // SAFETY: two integers.
+    unsafe { libc::kill(-1, libc::SIGKILL) };
+}
+
+/// Tries what no call may: to enter another namespace. There is none behind this descriptor, so
+/// nothing comes of it where it is not refused either.
+pub(crate) fn try_setns() -> io::Result<()> {
+    // SAFETY: two integers, and the first is no descriptor.
+    check(unsafe { libc::syscall(libc::SYS_setns, -1, 0) }).map(drop)
 }

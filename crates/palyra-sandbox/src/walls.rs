@@ -27,6 +27,8 @@ pub(crate) struct Walls {
 
 struct Kept {
     mounts: MountTable,
+    /// The table as it was last read.
+    table: Option<Arc<Vec<Mount>>>,
     views: HashMap<(BTreeSet<PathBuf>, Audience), Arc<View>>,
 }
 
@@ -47,6 +49,7 @@ impl Walls {
     pub(crate) fn new(abi: Abi, masked: Vec<PathBuf>) -> io::Result<Self> {
         let kept = Kept {
             mounts: MountTable::open()?,
+            table: None,
             views: HashMap::new(),
         };
         Ok(Self {
@@ -67,16 +70,13 @@ impl Walls {
             .kept
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        if kept.mounts.changed()? {
-            kept.views.clear();
-        }
+        let mounts = kept.current_mounts()?;
         let key = (all, audience);
         if let Some(view) = kept.views.get(&key)
             && view.around.is_current()
         {
             return Ok(Arc::clone(view));
         }
-        let mounts = kept.mounts.read()?;
         let places = Places::of(&key.0, &mounts)?;
         let around = Surround::scan(Path::new("/"), &places.all, audience, |path| {
             places.may_pin(path, &mounts)
@@ -90,6 +90,19 @@ impl Walls {
         }
         kept.views.insert(key, Arc::clone(&view));
         Ok(view)
+    }
+
+    /// Every place that has to stay hidden with these masks besides the ones that always hold.
+    pub(crate) fn places(&self, masked: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
+        let all: BTreeSet<PathBuf> = self.masked.iter().chain(masked).cloned().collect();
+        let mounts = {
+            let mut kept = self
+                .kept
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            kept.current_mounts()?
+        };
+        Ok(Places::of(&all, &mounts)?.all.into_iter().collect())
     }
 
     /// The wall of a process: everything around the masked folders, and its temporary folder.
@@ -114,6 +127,24 @@ impl Walls {
             ruleset: around.ruleset(self.abi)?.into_fd(),
             masked: view.places.iter().cloned().collect(),
         })
+    }
+}
+
+impl Kept {
+    /// The table of mounts as it is now. What was found out with another one is forgotten.
+    fn current_mounts(&mut self) -> io::Result<Arc<Vec<Mount>>> {
+        if self.mounts.changed()? {
+            self.views.clear();
+            self.table = None;
+        }
+        match &self.table {
+            Some(table) => Ok(Arc::clone(table)),
+            None => {
+                let table = Arc::new(self.mounts.read()?);
+                self.table = Some(Arc::clone(&table));
+                Ok(table)
+            }
+        }
     }
 }
 

@@ -19,6 +19,9 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::tier_c::cage::Cage;
+use crate::tier_c::uids::ORDINARY;
+
 /// The longest packet; a longer order comes in a memory file.
 pub(crate) const PACKET: usize = 32 * 1024;
 
@@ -39,6 +42,31 @@ pub(crate) struct Order {
     pub(crate) masked: Vec<PathBuf>,
     /// The call's own temporary folder, removed by its supervisor.
     pub(crate) tmp: Option<CallTmp>,
+    /// The cage it runs in, in Tier-C.
+    pub(crate) caged: Option<CagedOrder>,
+}
+
+/// A cage, and whom a root daemon runs it as.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct CagedOrder {
+    pub(crate) cage: Cage,
+    pub(crate) lent: Option<Lent>,
+}
+
+/// Uids that nobody has, and whose files the call's own are to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Lent {
+    /// The first of a block.
+    pub(crate) first: u32,
+    pub(crate) owner: u32,
+    pub(crate) group: u32,
+}
+
+impl Lent {
+    /// What `id` inside stands for outside.
+    pub(crate) const fn outside(self, id: u32) -> u32 {
+        self.first + if id < ORDINARY { id } else { ORDINARY }
+    }
 }
 
 /// A call's temporary folder: where the call finds it, and which folder was made.
@@ -59,6 +87,8 @@ pub(crate) enum Work {
         argv: Vec<String>,
         env: Vec<(String, String)>,
         cwd: PathBuf,
+        /// Without a network, where no namespace sees to that.
+        offline: bool,
         /// What was decided about; anything else is not started.
         decided: Decided,
     },
@@ -86,13 +116,24 @@ pub(crate) struct Assignment {
     pub(crate) tmp: Option<CallTmp>,
 }
 
+impl Assignment {
+    pub(crate) fn of(order: &Order) -> Self {
+        Self {
+            wall_ms: u64::try_from(order.limits.wall.as_millis()).unwrap_or(u64::MAX),
+            run_as: order.run_as,
+            tmp: order.tmp.clone(),
+        }
+    }
+}
+
 /// What happened.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Report {
     /// From the target: every wall stands. What follows is the program's own doing.
     Confined {
         supervisor: i32,
-        session: i32,
+        /// Its session, where that has the same number outside.
+        session: Option<i32>,
         layers: Vec<Layer>,
     },
     /// From the target: it did not do its work.
@@ -122,37 +163,36 @@ pub(crate) enum End {
 /// The descriptors of an order, in the order in which they travel.
 #[derive(Debug)]
 pub(crate) struct Handles<F> {
-    pub(crate) ruleset: F,
     pub(crate) stdin: F,
     pub(crate) stdout: F,
     pub(crate) stderr: F,
     pub(crate) report: F,
+    /// The Landlock ruleset of Tier-B. A cage makes its own, inside.
+    pub(crate) ruleset: Option<F>,
     /// The order, when it did not fit into the packet.
     pub(crate) order: Option<F>,
 }
 
 impl<'a> Handles<BorrowedFd<'a>> {
     pub(crate) fn list(&self) -> Vec<BorrowedFd<'a>> {
-        let fixed = [
-            self.ruleset,
-            self.stdin,
-            self.stdout,
-            self.stderr,
-            self.report,
-        ];
-        fixed.into_iter().chain(self.order).collect()
+        let fixed = [self.stdin, self.stdout, self.stderr, self.report];
+        let rest = self.ruleset.into_iter().chain(self.order);
+        fixed.into_iter().chain(rest).collect()
     }
 }
 
 impl Handles<OwnedFd> {
-    pub(crate) fn from_list(list: Vec<OwnedFd>) -> Option<Self> {
+    pub(crate) fn from_list(list: Vec<OwnedFd>, with_ruleset: bool) -> Option<Self> {
         let mut all = list.into_iter();
         let handles = Self {
-            ruleset: all.next()?,
             stdin: all.next()?,
             stdout: all.next()?,
             stderr: all.next()?,
             report: all.next()?,
+            ruleset: match with_ruleset {
+                true => Some(all.next()?),
+                false => None,
+            },
             order: all.next(),
         };
         all.next().is_none().then_some(handles)

@@ -28,7 +28,10 @@ fn bystander(key: &str) -> Attack {
     let queue = call!(libc::SYS_msgget, key, create)?;
     let name = sys::path(&format!("palyra-{key}"))?;
     let flags = libc::O_CREAT | libc::O_RDWR;
-    let posix = sys::owned(call!(libc::SYS_mq_open, &name, flags, 0o600, 0)?);
+    // One short message: a uid has room for a few long queues only.
+    let size: [i64; 8] = [0, 1, 16, 0, 0, 0, 0, 0];
+    let posix = call!(libc::SYS_mq_open, &name, flags, 0o600, at(&size))?;
+    let posix = sys::owned(posix);
     keep_key(&name, &secret)?;
     let mut out = std::io::stdout();
     let (pid, address) = (std::process::id(), memory.as_ptr() as usize);

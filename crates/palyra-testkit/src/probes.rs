@@ -194,78 +194,82 @@ pub const FILES: &[Probe] = &[
     )
     .writes("{outside}/hard-link")
     .by_writing("hard-link"),
-    probe("05-env-file", "read {work}/.env", B).shows_the_secret(),
-    probe("05-env-file-by-tool", "read {work}/.env", B)
+    probe("05-env-file", "read {work}/.env", BOTH).shows_the_secret(),
+    probe("05-env-file-by-tool", "read {work}/.env", BOTH)
         .shows_the_secret()
         .by_reading(".env"),
     probe(
         "05-env-file-in-folder",
         "read {work}/sub/.env.production",
-        B,
+        BOTH,
     )
     .shows_the_secret(),
-    probe("05-key-file", "read {work}/deploy.pem", B).shows_the_secret(),
-    probe("06-new-env-file", "create {work}/.env.local", B).writes("{work}/.env.local"),
-    probe("06-new-env-file-by-tool", "create {work}/.env.local", B)
+    probe("05-key-file", "read {work}/deploy.pem", BOTH).shows_the_secret(),
+    probe("06-new-env-file", "create {work}/.env.local", BOTH).writes("{work}/.env.local"),
+    probe("06-new-env-file-by-tool", "create {work}/.env.local", BOTH)
         .writes("{work}/.env.local")
         .by_writing(".env.local"),
-    probe("06-new-rc-file", "create {work}/.bashrc", B).writes("{work}/.bashrc"),
-    probe("06-new-rc-file-by-tool", "create {work}/.bashrc", B)
+    probe("06-new-rc-file", "create {work}/.bashrc", BOTH).writes("{work}/.bashrc"),
+    probe("06-new-rc-file-by-tool", "create {work}/.bashrc", BOTH)
         .writes("{work}/.bashrc")
         .by_writing(".bashrc"),
-    probe("07-new-hook", "create {work}/.git/hooks/post-checkout", B)
-        .writes("{work}/.git/hooks/post-checkout"),
+    probe(
+        "07-new-hook",
+        "create {work}/.git/hooks/post-checkout",
+        BOTH,
+    )
+    .writes("{work}/.git/hooks/post-checkout"),
     probe(
         "07-new-hook-by-tool",
         "create {work}/.git/hooks/post-checkout",
-        B,
+        BOTH,
     )
     .writes("{work}/.git/hooks/post-checkout")
     .by_writing(".git/hooks/post-checkout"),
-    probe("07-old-hook", "append {work}/.git/hooks/pre-commit", B)
+    probe("07-old-hook", "append {work}/.git/hooks/pre-commit", BOTH)
         .writes("{work}/.git/hooks/pre-commit"),
-    probe("08-git-config", "append {work}/.git/config", B).writes("{work}/.git/config"),
-    probe("08-git-config-by-tool", "append {work}/.git/config", B)
+    probe("08-git-config", "append {work}/.git/config", BOTH).writes("{work}/.git/config"),
+    probe("08-git-config-by-tool", "append {work}/.git/config", BOTH)
         .writes("{work}/.git/config")
         .by_writing(".git/config"),
-    probe("09-rename-git", "move-away {work}/.git", B).writes("{work}/.git/config"),
-    probe("10-worktree-pointer", "append {work}/linked/.git", B).writes("{work}/linked/.git"),
+    probe("09-rename-git", "move-away {work}/.git", BOTH).writes("{work}/.git/config"),
+    probe("10-worktree-pointer", "append {work}/linked/.git", BOTH).writes("{work}/linked/.git"),
     probe(
         "10-worktree-pointer-by-tool",
         "append {work}/linked/.git",
-        B,
+        BOTH,
     )
     .writes("{work}/linked/.git")
     .by_writing("linked/.git"),
     probe(
         "10-common-dir",
         "append {work}/.git/worktrees/linked/commondir",
-        B,
+        BOTH,
     )
     .writes("{work}/.git/worktrees/linked/commondir"),
     probe(
         "10-worktree-config",
         "create {work}/.git/worktrees/linked/config.worktree",
-        B,
+        BOTH,
     )
     .writes("{work}/.git/worktrees/linked/config.worktree"),
     probe(
         "11-editor-settings",
         "append {work}/.vscode/settings.json",
-        B,
+        BOTH,
     )
     .writes("{work}/.vscode/settings.json"),
     probe(
         "11-editor-settings-by-tool",
         "append {work}/.vscode/settings.json",
-        B,
+        BOTH,
     )
     .writes("{work}/.vscode/settings.json")
     .by_writing(".vscode/settings.json"),
     probe(
         "11-new-agent-settings",
         "create {work}/.claude/settings.json",
-        B,
+        BOTH,
     )
     .writes("{work}/.claude/settings.json"),
     probe(
@@ -314,20 +318,25 @@ pub const FILES: &[Probe] = &[
 
 /// Probe 17, by each call that can make something special.
 pub const SPECIAL: &[Probe] = &[
-    probe("17-chmod", "leave-chmod {work}/left", B).leaves("{work}/left"),
-    probe("17-fchmod", "leave-fchmod {work}/left", B).leaves("{work}/left"),
-    probe("17-fchmodat", "leave-fchmodat {work}/left", B).leaves("{work}/left"),
-    probe("17-fchmodat2", "leave-fchmodat2 {work}/left", B).leaves("{work}/left"),
-    probe("17-fchmodat2-empty", "leave-fchmodat2-empty {work}/left", B).leaves("{work}/left"),
-    probe("17-proc-fd", "leave-proc-fd {work}/left", B).leaves("{work}/left"),
-    probe("17-open", "leave-open {work}/left", B).leaves("{work}/left"),
-    probe("17-creat", "leave-creat {work}/left", B).leaves("{work}/left"),
-    probe("17-openat", "leave-openat {work}/left", B).leaves("{work}/left"),
-    probe("17-openat2", "leave-openat2 {work}/left", B).leaves("{work}/left"),
-    probe("17-tmpfile", "leave-tmpfile {work}/left", B).leaves("{work}/left"),
-    probe("17-mknod", "leave-mknod {work}/left", B).leaves("{work}/left"),
-    probe("17-mknodat", "leave-mknodat {work}/left", B).leaves("{work}/left"),
-    probe("17-folder", "leave-folder {work}/left", B).leaves("{work}/left"),
+    probe("17-chmod", "leave-chmod {work}/left", HELD).leaves("{work}/left"),
+    probe("17-fchmod", "leave-fchmod {work}/left", HELD).leaves("{work}/left"),
+    probe("17-fchmodat", "leave-fchmodat {work}/left", HELD).leaves("{work}/left"),
+    probe("17-fchmodat2", "leave-fchmodat2 {work}/left", HELD).leaves("{work}/left"),
+    probe(
+        "17-fchmodat2-empty",
+        "leave-fchmodat2-empty {work}/left",
+        HELD,
+    )
+    .leaves("{work}/left"),
+    probe("17-proc-fd", "leave-proc-fd {work}/left", HELD).leaves("{work}/left"),
+    probe("17-open", "leave-open {work}/left", HELD).leaves("{work}/left"),
+    probe("17-creat", "leave-creat {work}/left", HELD).leaves("{work}/left"),
+    probe("17-openat", "leave-openat {work}/left", HELD).leaves("{work}/left"),
+    probe("17-openat2", "leave-openat2 {work}/left", HELD).leaves("{work}/left"),
+    probe("17-tmpfile", "leave-tmpfile {work}/left", HELD).leaves("{work}/left"),
+    probe("17-mknod", "leave-mknod {work}/left", HELD).leaves("{work}/left"),
+    probe("17-mknodat", "leave-mknodat {work}/left", HELD).leaves("{work}/left"),
+    probe("17-folder", "leave-folder {work}/left", HELD).leaves("{work}/left"),
     probe("17-fifo", "leave-fifo {work}/left", B).leaves("{work}/left"),
     probe("17-map-old", "map-old {work}/old-set-id", BOTH).leaves("{work}/old-set-id"),
     probe("17-capabilities", "leave-capabilities {work}/left", HELD)
@@ -372,8 +381,8 @@ pub const KERNEL: &[Probe] = &[
         HELD,
     )
     .as_root(),
-    probe("21-user-namespace", "unshare-user", B),
-    probe("21-user-namespace-by-clone", "clone-user", B),
+    probe("21-user-namespace", "unshare-user", HELD),
+    probe("21-user-namespace-by-clone", "clone-user", HELD),
     probe("22-mount-inside", "mount-in-userns {work}/mnt", HELD),
     probe("23-mount", "mount {work}/mnt", HELD).as_root(),
     probe("23-umount", "umount {work}/mnt", HELD).as_root(),
@@ -386,28 +395,28 @@ pub const KERNEL: &[Probe] = &[
     probe("25-pivot-root", "pivot-root {work}/mnt", HELD).as_root(),
     probe("25-setns", "setns", HELD).as_root(),
     probe("26-trace", "trace {pid}", HELD).as_root(),
-    probe("26-trace-own", "trace-own", B),
+    probe("26-trace-own", "trace-own", HELD),
     probe("27-peek", "peek {pid} {address}", HELD)
         .as_root()
         .shows_the_secret(),
     probe("27-memory-file", "memory-file {pid} {address}", HELD)
         .as_root()
         .shows_the_secret(),
-    probe("27-peek-own", "peek-own", B),
-    probe("28-add-key", "add-key", B),
-    probe("28-request-key", "request-key", B),
-    probe("28-keyring", "keyring", B),
-    probe("28-key-of-host", "find-key palyra-{key}", B).shows_the_secret(),
+    probe("27-peek-own", "peek-own", HELD),
+    probe("28-add-key", "add-key", HELD),
+    probe("28-request-key", "request-key", HELD),
+    probe("28-keyring", "keyring", HELD),
+    probe("28-key-of-host", "find-key palyra-{key}", HELD).shows_the_secret(),
     probe("29-io-uring", "io-uring", HELD).filtered("EPERM"),
     probe("30-bpf-map", "bpf-map", HELD).as_root(),
     probe("30-bpf-program", "bpf-program", HELD).as_root(),
-    probe("31-perf", "perf", B),
-    probe("32-userfaultfd", "userfaultfd", B),
+    probe("31-perf", "perf", HELD),
+    probe("32-userfaultfd", "userfaultfd", HELD),
     probe("32-userfaultfd-device", "userfaultfd-device", HELD).as_root(),
     probe("33-memfd-exec", "memfd-exec", BOTH),
     probe("34-i386", "i386", HELD).filtered("SIGSYS"),
     probe("34-x32", "x32", HELD).filtered("EPERM"),
-    probe("35-clone3", "clone3-user", B),
+    probe("35-clone3", "clone3-user", HELD),
     probe("36-push-key", "push-key low", B),
     probe("36-push-key-high-bits", "push-key high", B),
     probe("36-console", "console low", HELD).as_root(),
@@ -453,15 +462,15 @@ pub const IPC: &[Probe] = &[
     probe("44-steal", "steal {pid} {fd}", HELD)
         .as_root()
         .shows_the_secret(),
-    probe("44-steal-own", "steal-own", B),
+    probe("44-steal-own", "steal-own", HELD),
 ];
 
 /// Probes 55 to 61. The tests say how much is tried.
 pub const RESOURCES: &[Probe] = &[
     probe("55-forks", "forks {forks}", B),
-    probe("56-memory", "memory {mib}", B),
+    probe("56-memory", "memory {mib}", BOTH),
     probe("56-memory-by-files", "fill {memory} {mib}", B),
-    probe("57-disk", "fill {work} {disk}", B),
+    probe("57-disk", "fill {work} {disk}", BOTH),
     probe("58-output", "spam {output}", HELD),
     probe("59-outlive", "outlive {mark}", HELD),
     probe("60-kill-the-daemon", "hold-output {mark}", HELD),

@@ -91,6 +91,7 @@ struct Meant {
     env: BTreeMap<String, String>,
     timeout_ms: Option<u64>,
     tier: Option<&'static str>,
+    egress: Option<&'static str>,
 }
 
 impl Meant {
@@ -101,6 +102,7 @@ impl Meant {
             env: environment(args, lookup)?,
             timeout_ms: timeout.and_then(|millis| u64::try_from(millis).ok()),
             tier: args.tier.map(crate::args::TierArg::as_str),
+            egress: args.egress.map(crate::args::EgressArg::as_str),
         })
     }
 
@@ -130,6 +132,7 @@ impl Meant {
         maybe("stdin", stdin.map(Value::from));
         maybe("timeout_ms", self.timeout_ms.map(Value::from));
         maybe("tier", self.tier.map(Value::from));
+        maybe("egress", self.egress.map(Value::from));
         CallRequest {
             tool: TOOL.to_owned(),
             arguments: arguments.into(),

@@ -94,8 +94,8 @@ async fn each_bad_request_has_its_code() {
             "workspace_missing",
         ),
         (
-            run(r#"{"argv":["true"],"tier":"c"}"#).into(),
-            "sandbox_unavailable",
+            run(r#"{"argv":["true"],"tier":"d"}"#).into(),
+            "invalid_arguments",
         ),
         (
             run(r#"{"argv":["true"],"timeout_ms":0}"#).into(),

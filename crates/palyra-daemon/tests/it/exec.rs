@@ -31,7 +31,7 @@ fn palyras_own_codes() {
         .expect_code(124);
     let _ = daemon
         .palyra(&["exec", "--tier", "c", "--", "true"])
-        .expect_code(122);
+        .expect_code(0);
     let _ = daemon
         .palyra(&["exec", "--as", "agent:ghost", "--", "true"])
         .expect_code(120);
@@ -49,16 +49,22 @@ fn json_keeps_outcome_and_exit_code_apart() {
     assert_eq!(result["exit_code"], 3);
     assert_eq!(result["output"]["stdout"]["text"], "a");
     let attestation = &result["attestation"];
-    assert_eq!(attestation["executor"], "sandbox_tier_b");
-    assert_eq!(attestation["sandbox_enforcement"], "tier_b");
-    assert_eq!(attestation["running_as_root"], is_root());
+    assert_eq!(attestation["executor"], "sandbox_tier_c_linux_namespaces");
+    assert_eq!(attestation["sandbox_enforcement"], "tier_c");
+    assert_eq!(attestation["running_as_root"], false);
     let layers: Vec<&str> = attestation["layers"]
         .as_array()
         .unwrap()
         .iter()
         .filter_map(|layer| layer["name"].as_str())
         .collect();
-    for layer in ["landlock", "seccomp", "no_new_privs"] {
+    for layer in [
+        "namespaces",
+        "network",
+        "landlock",
+        "seccomp",
+        "no_new_privs",
+    ] {
         assert!(layers.contains(&layer), "{layers:?}");
     }
     let timed_out = daemon

@@ -11,47 +11,64 @@ s.sendall(b"GET /api/v1/status HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 print(s.makefile("rb").readline().decode().strip())
 "#;
 
-fn daemons() -> Vec<Daemon> {
-    let mut daemons = vec![Daemon::start()];
+/// Daemons, each with a tier that calls run in. In Tier-C it takes a client in the workspace to even
+/// try; Tier-B shows a program everything but the daemon's home.
+fn daemons() -> Vec<(Daemon, &'static str)> {
+    let mut daemons = vec![(Daemon::start(), "c")];
     if palyra_testkit::is_root() {
-        daemons.push(Daemon::builder().uid(64_004).start());
+        daemons.push((Daemon::builder().uid(64_004).start(), "c"));
+        daemons.push((Daemon::builder().uid(64_005).start(), "b"));
+    } else {
+        daemons.push((Daemon::start(), "b"));
+    }
+    for (daemon, _) in &daemons {
+        let copy = daemon.workspace().join("palyra");
+        std::fs::copy(daemon.bins().join("palyra"), copy).unwrap();
     }
     daemons
 }
 
-fn inside(daemon: &Daemon, words: &[&str]) -> Ran {
+/// Where a call finds the client, and which daemon is meant.
+fn variables(daemon: &Daemon) -> [String; 2] {
     let home = format!("PALYRA_HOME={}", daemon.home_folder().display());
     let path = format!(
         "PATH={}:{}",
-        daemon.bins().display(),
+        daemon.workspace().display(),
         std::env::var("PATH").unwrap()
     );
-    let mut arguments = vec!["exec", "--env", &home, "--env", &path, "--"];
+    [home, path]
+}
+
+fn inside(daemon: &Daemon, tier: &str, words: &[&str]) -> Ran {
+    let [home, path] = variables(daemon);
+    let mut arguments = vec!["exec", "--tier", tier, "--env", &home, "--env", &path, "--"];
     arguments.extend_from_slice(words);
     daemon.palyra(&arguments)
 }
 
 #[test]
 fn palyra_exec_inside_a_call() {
-    for daemon in daemons() {
+    for (daemon, tier) in daemons() {
         let _ = daemon.palyra(&["exec", "--", "id"]).expect_code(0);
-        let refused = inside(&daemon, &["palyra", "exec", "--", "id"]);
+        let refused = inside(&daemon, tier, &["palyra", "exec", "--", "id"]);
         assert!(!refused.stdout.contains("uid="), "{refused:?}");
-        // Being kept from the socket is never taken for "no daemon": nothing is started.
-        assert_eq!(refused.code, Some(123), "{refused:?}");
+        // Being kept from the socket is never taken for "no daemon": nothing is started. (In a cage
+        // there is none, and nothing to start either.)
+        assert_eq!(refused.code, Some(123), "{tier}: {refused:?}");
         assert!(!refused.stderr.contains("started"), "{refused:?}");
     }
 }
 
 #[test]
 fn palyra_approvals_decide_inside_a_call() {
-    for daemon in daemons() {
+    for (daemon, tier) in daemons() {
         daemon.add_agent("a");
         let waiting =
             daemon.palyra_in_background(&["exec", "--as", "agent:a", "--", "echo", "yes"]);
         let id = daemon.pending_approval();
         let refused = inside(
             &daemon,
+            tier,
             &["palyra", "approvals", "decide", &id, "--decision", "allow"],
         );
         assert_ne!(refused.code, Some(0), "{refused:?}");
@@ -69,16 +86,18 @@ fn palyra_approvals_decide_inside_a_call() {
 
 #[test]
 fn raw_http_inside_a_call() {
-    for daemon in daemons() {
-        let script = daemon.folder().join("raw.py");
+    for (daemon, tier) in daemons() {
+        let script = daemon.workspace().join("raw.py");
         std::fs::write(&script, RAW).unwrap();
         let socket = daemon.home().socket();
         let (script, socket) = (script.to_str().unwrap(), socket.to_str().unwrap());
         let outside = python(&daemon, script, socket);
         assert_eq!(outside.stdout.trim(), "HTTP/1.1 200 OK", "{outside:?}");
-        let refused = inside(&daemon, &["python3", script, socket]);
+        let refused = inside(&daemon, tier, &["python3", script, socket]);
         assert!(!refused.stdout.contains("200"), "{refused:?}");
-        assert_ne!(refused.code, Some(0), "{refused:?}");
+        // It was Python that was refused, and not we that did not find it.
+        assert!(refused.stderr.contains("Error"), "{refused:?}");
+        assert_eq!(refused.code, Some(1), "{refused:?}");
     }
 }
 
@@ -98,7 +117,7 @@ fn python(daemon: &Daemon, script: &str, socket: &str) -> Ran {
 
 #[test]
 fn the_daemons_home_is_masked_in_every_call() {
-    for daemon in daemons() {
+    for (daemon, tier) in daemons() {
         let key = daemon.home().digest_key();
         let key = key.to_str().unwrap();
         // The control: the owner reads it outside.
@@ -111,7 +130,7 @@ fn the_daemons_home_is_masked_in_every_call() {
             vec!["ln", key, "stolen"],
             vec!["mv", daemon.home_folder().to_str().unwrap(), "moved"],
         ] {
-            let refused = inside(&daemon, &words);
+            let refused = inside(&daemon, tier, &words);
             assert_ne!(refused.code, Some(0), "{words:?}: {refused:?}");
         }
         assert_eq!(std::fs::read(key).unwrap().len(), 32);
@@ -166,17 +185,13 @@ fn the_door_recognises_a_process_of_a_call() {
 /// The same from a call that an agent asked for and a person approved.
 #[test]
 fn an_approved_call_is_no_principal_either() {
-    for daemon in daemons() {
+    for (daemon, tier) in daemons() {
         daemon.add_agent("a");
-        let home = format!("PALYRA_HOME={}", daemon.home_folder().display());
-        let path = format!(
-            "PATH={}:{}",
-            daemon.bins().display(),
-            std::env::var("PATH").unwrap()
-        );
+        let [home, path] = variables(&daemon);
         let tries = "palyra exec -- id; palyra approvals list; palyra status; echo tried";
         let waiting = daemon.palyra_in_background(&[
-            "exec", "--as", "agent:a", "--env", &home, "--env", &path, "--", "sh", "-c", tries,
+            "exec", "--as", "agent:a", "--tier", tier, "--env", &home, "--env", &path, "--", "sh",
+            "-c", tries,
         ]);
         let id = daemon.pending_approval();
         let _ = daemon
@@ -184,7 +199,7 @@ fn an_approved_call_is_no_principal_either() {
             .expect_code(0);
         let ran = Ran::from(waiting.wait_with_output().unwrap()).expect_code(0);
         assert_eq!(ran.stdout, "tried\n", "{ran:?}");
-        assert!(ran.stderr.contains("may not be reached"), "{ran:?}");
+        assert!(ran.stderr.contains("may not be reached"), "{tier}: {ran:?}");
     }
 }
 

@@ -119,7 +119,8 @@ impl Tool for FileTool {
     }
 
     fn prepare(&self, arguments: &CanonicalJson, place: &Place<'_>) -> Result<Prepared, Refusal> {
-        let ground = place.ground()?;
+        let tier = place.strongest();
+        let ground = place.ground(tier)?;
         let workspace = ground.path;
         let given = text(arguments, "path").unwrap_or(".");
         if given.contains('\0') {
@@ -152,6 +153,7 @@ impl Tool for FileTool {
             operation: self.operation(arguments, path),
             limits: Limits::default(),
             masked: place.masked.to_vec(),
+            tier,
             run_as: ground.run_as,
         };
         Ok(Prepared {

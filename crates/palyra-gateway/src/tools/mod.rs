@@ -36,7 +36,7 @@ impl AnyPlan {
         match self {
             Self::Reply(_) => Tier::Builtin,
             Self::Process(plan) => plan.tier,
-            Self::File(_) => Tier::B,
+            Self::File(plan) => plan.tier,
         }
     }
 }
@@ -69,6 +69,8 @@ pub struct Place<'a> {
     pub masked: &'a [PathBuf],
     /// The people of this machine, for `HOME`.
     pub people: &'a People,
+    /// Whether this machine has Tier-C.
+    pub has_tier_c: bool,
 }
 
 /// A workspace as it was found, once: which folder exactly, and under which uid calls in it run.
@@ -79,7 +81,12 @@ struct Ground<'a> {
 }
 
 impl Place<'_> {
-    fn ground(&self) -> Result<Ground<'_>, Refusal> {
+    /// The strongest tier that a call can have here.
+    const fn strongest(&self) -> Tier {
+        if self.has_tier_c { Tier::C } else { Tier::B }
+    }
+
+    fn ground(&self, tier: Tier) -> Result<Ground<'_>, Refusal> {
         let path = self.workspace()?;
         let found = palyra_sandbox::look_at_folder(path).map_err(|error| {
             Refusal::new(
@@ -89,7 +96,16 @@ impl Place<'_> {
                 "choose another with `--workspace`",
             )
         })?;
-        let run_as = palyra_sandbox::run_as(found.uid, self.people.group_of(found.uid));
+        let group = self.people.group_of(found.uid);
+        let run_as = palyra_sandbox::run_as(found.uid, group, tier).map_err(|error| {
+            Refusal::new(
+                RefusalKind::Forbidden,
+                "root_in_tier_b",
+                format!("`{}`: {error}", path.display()),
+                "leave `--tier` out (Tier-C lends it a uid of its own), work on a folder of an \
+                 ordinary user, or see `palyra doctor` for what Tier-C lacks",
+            )
+        })?;
         Ok(Ground {
             path,
             id: found.id,

@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use palyra_core::{CanonicalJson, FileId, Limits, ProcessPlan, Tier, ToolCapability, ToolMetadata};
+use palyra_core::{
+    CanonicalJson, EgressEnforcementMode, FileId, Limits, ProcView, ProcessPlan, Tier,
+    ToolCapability, ToolMetadata,
+};
 use palyra_effects::{Analysis, ProcessCall};
 use palyra_sandbox::ProgramProblem;
 use serde_json::{Value, json};
@@ -40,9 +43,9 @@ impl Tool for ProcessRun {
     }
 
     fn prepare(&self, arguments: &CanonicalJson, place: &Place<'_>) -> Result<Prepared, Refusal> {
-        let ground = place.ground()?;
+        let (tier, egress) = tier(arguments, place)?;
+        let ground = place.ground(tier)?;
         let workspace = ground.path;
-        let tier = tier(arguments)?;
         let argv = strings(arguments.value().get("argv"));
         if argv.iter().any(|word| word.contains('\0')) {
             return Err(Refusal::arguments(
@@ -51,7 +54,10 @@ impl Tool for ProcessRun {
             ));
         }
         let cwd = cwd(arguments, workspace, place)?;
-        let env = environment(arguments, &place.people.home_for(ground.run_as))?;
+        let home = place.people.home_for(ground.run_as);
+        let env = environment(arguments, &home)?;
+        // Where it really is: nothing is mounted by way of a link.
+        let home = home.canonicalize().ok();
         let path = env
             .iter()
             .find(|(name, _)| name == "PATH")
@@ -95,6 +101,13 @@ impl Tool for ProcessRun {
             limits: limits(arguments),
             masked: place.masked.to_vec(),
             run_as: ground.run_as,
+            read_only: home
+                .as_deref()
+                .map(palyra_sandbox::usual_read_only)
+                .unwrap_or_default(),
+            home,
+            egress,
+            proc: ProcView::default(),
         };
         Ok(Prepared {
             analysis,
@@ -162,23 +175,49 @@ fn schema() -> Value {
                 "type": "integer", "minimum": 1_048_576,
                 "description": "Limit of address space in bytes; breaks Node and the JVM."
             },
-            "tier": { "enum": ["b", "c"], "description": "How strongly to confine it." }
+            "tier": {
+                "enum": ["b", "c"],
+                "description": "How strongly to confine it: c, the default, in namespaces of its own."
+            },
+            "egress": {
+                "enum": ["strict", "none"],
+                "description": "What it may reach: strict, the default in tier c, is nothing but \
+                                itself; none is no enforcement, the machine's own network."
+            }
         },
         "required": ["argv"],
         "additionalProperties": false
     })
 }
 
-fn tier(arguments: &CanonicalJson) -> Result<Tier, Refusal> {
-    match text(arguments, "tier") {
-        None | Some("b") => Ok(Tier::B),
-        Some(_) => Err(Refusal::new(
-            RefusalKind::Unavailable,
-            "sandbox_unavailable",
-            "tier c is not available in this version",
-            "leave `--tier` out, or use `--tier b`",
-        )),
-    }
+/// The tier, and what the call may reach over the network.
+///
+/// Where there is no Tier-C, a call that asks for no tier falls back to Tier-B without any network;
+/// policy sees the tier that it gets.
+fn tier(
+    arguments: &CanonicalJson,
+    place: &Place<'_>,
+) -> Result<(Tier, EgressEnforcementMode), Refusal> {
+    let asked = text(arguments, "tier");
+    let tier = match asked {
+        Some("b") => Tier::B,
+        Some(_) if !place.has_tier_c => {
+            return Err(Refusal::new(
+                RefusalKind::Unavailable,
+                "sandbox_unavailable",
+                "tier c is not available on this machine",
+                "see `palyra doctor` for what is missing, or use `--tier b`",
+            ));
+        }
+        Some(_) | None => place.strongest(),
+    };
+    let egress = match text(arguments, "egress") {
+        Some("none") => EgressEnforcementMode::None,
+        Some(_) => EgressEnforcementMode::Strict,
+        None if asked == Some("b") => EgressEnforcementMode::None,
+        None => EgressEnforcementMode::Strict,
+    };
+    Ok((tier, egress))
 }
 
 fn cwd(

@@ -8,24 +8,32 @@
 //! * a **target** per slot (`target`): it waits for an order on the control socket, builds the
 //!   walls around itself, checks that they stand, and becomes the program or does the file work.
 //!
+//! In Tier-C a target's place is taken by the first process of a cage (`init`), which builds it
+//! (`mounts`) and starts the target as the second one (`caged`, `sight`).
+//!
 //! A slot serves one call and is then gone. It is forked *before* it is needed, so that no call
 //! waits for a fork.
 //!
 //! `palyra-jail doctor` is something else: it tries what this machine gives (`doctor`), and ends.
 
+mod caged;
 mod children;
 mod doctor;
 mod files;
+mod init;
+mod mounts;
 mod observe;
 mod patch;
 mod server;
+mod sight;
 mod supervisor;
 mod target;
 
 use std::process::ExitCode;
 
-/// The helper's `main`: `palyra-jail CGROUP`, where `CGROUP` is a folder or `-`, standard input
-/// is the control socket, and standard output a handle of the daemon's temporary folder.
+/// The helper's `main`: `palyra-jail CGROUP`, where `CGROUP` is a folder or `-`, standard input and
+/// standard error are the control sockets of Tier-B and Tier-C, and standard output a handle of the
+/// daemon's temporary folder.
 #[must_use]
 pub fn main() -> ExitCode {
     if std::env::args_os()
@@ -34,12 +42,26 @@ pub fn main() -> ExitCode {
     {
         return doctor::main();
     }
+    start(None)
+}
+
+/// A helper that leaves out one wall. Only a program of the tests calls this: it shows that nothing
+/// runs behind what is left.
+#[must_use]
+pub fn main_without(wall: &str) -> ExitCode {
+    match sight::Wall::named(wall) {
+        Some(wall) => start(Some(wall)),
+        None => ExitCode::from(2),
+    }
+}
+
+fn start(missing: Option<sight::Wall>) -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
     let (Some(cgroup), None) = (arguments.next(), arguments.next()) else {
         return ExitCode::from(2);
     };
     let cgroup = (cgroup != "-").then_some(cgroup);
-    match server::run(cgroup.as_deref().map(std::path::Path::new)) {
+    match server::run(cgroup.as_deref().map(std::path::Path::new), missing) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }

@@ -13,18 +13,16 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Resource, Rlimit};
-use rustix::thread::{CapabilitySet, SecureComputingMode, Uid};
+use rustix::thread::{SecureComputingMode, Uid};
 
-use crate::cgroup;
 use crate::landlock::Abi;
+use crate::{cgroup, sys};
 
 /// What the order asked for.
 pub(super) struct Expected<'a> {
     pub(super) run_as: RunAs,
     pub(super) abi: Abi,
     pub(super) limits: &'a [(Resource, Rlimit)],
-    /// What uid 0 keeps.
-    pub(super) root_keeps: CapabilitySet,
 }
 
 /// What was seen.
@@ -45,7 +43,7 @@ pub(super) struct Observed {
     gids: [u32; 2],
     other_groups: usize,
     back_to_root: Result<(), Errno>,
-    bounding: CapabilitySet,
+    setns: Option<i32>,
     cgroup: Option<PathBuf>,
 }
 
@@ -54,8 +52,6 @@ pub(super) struct Observed {
 pub(super) struct SeenAhead {
     /// The cgroup this process is in. Looked at before the walls: `/proc` might be behind them.
     cgroup: Option<PathBuf>,
-    /// The kernel only ever takes from this set, and has to be asked about each member.
-    bounding: CapabilitySet,
 }
 
 impl SeenAhead {
@@ -63,7 +59,6 @@ impl SeenAhead {
         let cgroup = cgroup::name_of(Path::new("/proc/self/cgroup"));
         Self {
             cgroup: cgroup.ok().flatten(),
-            bounding: bounding_set(),
         }
     }
 }
@@ -99,7 +94,9 @@ impl Observed {
             gids: [gid, rustix::process::getegid()].map(|gid| gid.as_raw()),
             other_groups: own_groups.iter().filter(|group| **group != gid).count(),
             back_to_root: become_root(),
-            bounding: ahead.bounding,
+            setns: sys::try_setns()
+                .err()
+                .and_then(|error| error.raw_os_error()),
             cgroup: ahead.cgroup,
         }
     }
@@ -121,20 +118,6 @@ fn become_root() -> Result<(), Errno> {
         return Ok(());
     }
     rustix::thread::set_thread_res_uid(Uid::ROOT, Uid::ROOT, Uid::ROOT)
-}
-
-/// Every capability that a program of uid 0 would get.
-fn bounding_set() -> CapabilitySet {
-    let mut set = CapabilitySet::empty();
-    for number in 0..64 {
-        let one = CapabilitySet::from_bits_retain(1 << number);
-        match rustix::thread::capability_is_in_bounding_set(one) {
-            Ok(true) => set |= one,
-            Ok(false) => {}
-            Err(_) => break,
-        }
-    }
-    set
 }
 
 /// Looks and judges without meaning it, for [`super::target`]'s rehearsal.
@@ -225,7 +208,11 @@ fn seccomp(seen: &Observed) -> Result<Layer, String> {
         let seen = tried(seen.unix_socket);
         return Err(missing("seccomp", format!("making a Unix socket: {seen}")));
     }
-    Ok(layer("seccomp", "filter, Unix socket refused"))
+    if seen.setns != Some(libc::EPERM) {
+        let seen = format!("entering a namespace: {:?}", seen.setns);
+        return Err(missing("seccomp", seen));
+    }
+    Ok(layer("seccomp", "filter, setns and Unix socket refused"))
 }
 
 fn no_new_privs(seen: &Observed) -> Result<Layer, String> {
@@ -243,19 +230,7 @@ fn identity(expected: &Expected<'_>, seen: &Observed) -> Result<Layer, String> {
     }
     let [gid, _] = seen.gids;
     match expected.run_as {
-        RunAs::Root if uid != 0 => Err(wrong("not root")),
-        RunAs::Root => {
-            let extra = seen.bounding.difference(expected.root_keeps);
-            if !extra.is_empty() {
-                let seen = format!("{:#x} too many", extra.bits());
-                return Err(missing("the capability bound", seen));
-            }
-            let held = seen.bounding.bits();
-            Ok(layer(
-                "uid",
-                format!("0 (root), capabilities bound to {held:#x}"),
-            ))
-        }
+        RunAs::Lent { .. } => Err(wrong("a uid is lent in Tier-C only")),
         RunAs::Daemon | RunAs::Owner { .. } if uid == 0 || seen.back_to_root.is_ok() => {
             Err(wrong("still root"))
         }
@@ -279,8 +254,12 @@ fn limits(expected: &Expected<'_>, seen: &Observed) -> Result<Layer, String> {
     if seen.limits != expected.limits {
         return Err(missing("a limit", format!("{:?}", seen.limits)));
     }
-    let text: Vec<String> = seen
-        .limits
+    Ok(layer("rlimits", limits_text(&seen.limits)))
+}
+
+/// Limits as they are written into a record.
+pub(super) fn limits_text(limits: &[(Resource, Rlimit)]) -> String {
+    let text: Vec<String> = limits
         .iter()
         .map(|(resource, limit)| {
             let name = format!("{resource:?}").to_lowercase();
@@ -290,7 +269,7 @@ fn limits(expected: &Expected<'_>, seen: &Observed) -> Result<Layer, String> {
             )
         })
         .collect();
-    Ok(layer("rlimits", text.join(", ")))
+    text.join(", ")
 }
 
 fn session(seen: &Observed) -> Result<Layer, String> {
@@ -303,8 +282,6 @@ fn session(seen: &Observed) -> Result<Layer, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const KEEPS: CapabilitySet = CapabilitySet::CHOWN;
 
     fn limit(value: u64) -> Rlimit {
         Rlimit {
@@ -331,7 +308,7 @@ mod tests {
             gids: [6, 6],
             other_groups: 0,
             back_to_root: Err(Errno::PERM),
-            bounding: CapabilitySet::CHOWN,
+            setns: Some(libc::EPERM),
             cgroup: Some("/palyra-1/call-7".into()),
         }
     }
@@ -341,7 +318,6 @@ mod tests {
             run_as,
             abi: Abi::from_number(7),
             limits: &[(Resource::Core, limit(0))],
-            root_keeps: KEEPS,
         };
         judge(&expected, seen)
     }
@@ -425,6 +401,13 @@ mod tests {
                 },
             ),
             (
+                "seccomp",
+                Observed {
+                    setns: Some(libc::EBADF),
+                    ..good()
+                },
+            ),
+            (
                 "no_new_privs",
                 Observed {
                     no_new_privs: false,
@@ -496,17 +479,17 @@ mod tests {
     }
 
     #[test]
-    fn root_is_only_root_when_the_plan_says_so_and_then_bound() {
+    fn nobody_is_root() {
         let root = Observed {
             uids: [0, 0],
             gids: [0, 0],
             back_to_root: Ok(()),
             ..good()
         };
-        assert!(judged(RunAs::Daemon, &root).is_err());
-        assert!(judged(RunAs::Root, &root).is_ok());
-        assert!(judged(RunAs::Root, &good()).is_err());
-        let bounding = CapabilitySet::CHOWN | CapabilitySet::SYS_ADMIN;
-        assert!(judged(RunAs::Root, &Observed { bounding, ..root }).is_err());
+        let lent = RunAs::Lent { uid: 5, gid: 6 };
+        for run_as in [RunAs::Daemon, OWNER, lent] {
+            assert!(judged(run_as, &root).is_err());
+        }
+        assert!(judged(RunAs::Daemon, &good()).is_ok());
     }
 }

@@ -10,11 +10,16 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::process::{Pid, Signal};
 
+use seccompiler::BpfProgram;
+
 use super::children::{self, Children, Waited};
+use super::sight::{Namespaces, Wall};
 use super::supervisor;
 use crate::cgroup::{self, KillSwitch};
 use crate::landlock::Abi;
-use crate::{seccomp, sys};
+use crate::seccomp::{self, Caller};
+use crate::sys;
+use crate::wire::Work;
 
 /// How many slots wait for an order.
 const READY: usize = 4;
@@ -24,8 +29,10 @@ const LAST_PATIENCE: Duration = Duration::from_secs(20);
 
 /// What every slot inherits.
 pub(super) struct Shared {
-    /// The socket on which orders come; slots read it, the server only watches it close.
+    /// The sockets on which orders come, those of Tier-B and those for cages; slots read them, the
+    /// server only watches the first one close.
     pub(super) control: OwnedFd,
+    pub(super) caged_control: OwnedFd,
     /// Where a slot says that it has an order, by its supervisor's process id.
     pub(super) taken: OwnedFd,
     /// Readable when a child ended or this process's parent is gone.
@@ -34,11 +41,56 @@ pub(super) struct Shared {
     /// The daemon's temporary folder, as it was when the daemon made it.
     pub(super) temp: Option<OwnedFd>,
     pub(super) server: Pid,
+    /// The last wall of every call, compiled once.
+    pub(super) filters: Filters,
+    /// The machine's own namespaces, and the daemon's uid and gid.
+    pub(super) namespaces: Namespaces,
+    pub(super) ids: (u32, u32),
+    /// What a broken helper leaves out: nothing, but in a test.
+    pub(super) missing: Option<Wall>,
+}
+
+/// The filters that calls put on.
+pub(super) struct Filters {
+    program: Option<BpfProgram>,
+    offline: Option<BpfProgram>,
+    file_tool: Option<BpfProgram>,
+}
+
+impl Filters {
+    /// What goes wrong here shows itself in every call, which is then refused.
+    fn compile(abi: Abi) -> Self {
+        Self {
+            program: seccomp::for_call(abi, Caller::Program).ok(),
+            offline: seccomp::for_call(abi, Caller::OfflineProgram).ok(),
+            file_tool: seccomp::for_call(abi, Caller::FileTool).ok(),
+        }
+    }
+
+    /// Puts this process behind the filter for its work.
+    pub(super) fn put_on(&self, work: &Work) -> Result<(), String> {
+        let filter = match work {
+            Work::File { .. } => &self.file_tool,
+            Work::Process { offline: true, .. } => &self.offline,
+            Work::Process { .. } | Work::Probe => &self.program,
+        };
+        let filter = filter.as_deref().ok_or("it could not be built")?;
+        seccompiler::apply_filter(filter).map_err(|error| error.to_string())
+    }
+}
+
+/// What a slot is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Tier-B and file tools without namespaces.
+    Plain,
+    /// Tier-C.
+    Caged,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Slot {
-    Ready,
+    Ready(Kind),
     Busy,
 }
 
@@ -56,7 +108,7 @@ struct Server {
 }
 
 /// Serves until the daemon closes the control socket, by design or by dying.
-pub(super) fn run(cgroup: Option<&Path>) -> io::Result<()> {
+pub(super) fn run(cgroup: Option<&Path>, missing: Option<Wall>) -> io::Result<()> {
     sys::close_all_inherited()?;
     // A session of its own: Ctrl-C in the daemon's terminal is for the daemon, which then decides
     // what becomes of running calls.
@@ -65,20 +117,28 @@ pub(super) fn run(cgroup: Option<&Path>) -> io::Result<()> {
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let control = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
+    let caged_control = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 3)?;
     let temp = inherited_folder()?;
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
     rustix::stdio::dup2_stderr(&null)?;
     let (taken, say_taken) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    close_the_doors();
+    let abi = Abi::of_this_kernel().unwrap_or(Abi::from_number(1));
+    close_the_doors(abi);
+    let ids = (rustix::process::geteuid(), rustix::process::getegid());
     let shared = Shared {
         control,
+        caged_control,
         taken: say_taken,
         signals: sys::signal_descriptor(&[libc::SIGCHLD, libc::SIGTERM])?,
         cgroups: cgroup.and_then(open_folder),
         temp,
         server: rustix::process::getpid(),
+        filters: Filters::compile(abi),
+        namespaces: Namespaces::look(),
+        ids: (ids.0.as_raw(), ids.1.as_raw()),
+        missing,
     };
     let mut server = Server {
         children: Children::of_this_process(),
@@ -113,14 +173,13 @@ fn inherited_folder() -> io::Result<Option<OwnedFd>> {
     Ok(handle.transpose()?)
 }
 
-/// Puts the filter on, for good: every process that is ever forked from here has it, before it has
-/// an order, and compiling it is paid for once. Nothing that the helper itself does is refused.
+/// Puts the short filter on, for good: every process that is ever forked from here has it, before
+/// it has an order. Nothing that the helper itself does is refused.
 ///
 /// What goes wrong here shows itself in the self-test of every target, which then refuses.
-fn close_the_doors() {
-    let abi = Abi::of_this_kernel().unwrap_or(Abi::from_number(1));
+fn close_the_doors(abi: Abi) {
     if rustix::thread::set_no_new_privs(true).is_ok()
-        && let Ok(filter) = seccomp::program(abi)
+        && let Ok(filter) = seccomp::for_helper(abi)
     {
         let _ = seccompiler::apply_filter(&filter);
     }
@@ -170,18 +229,15 @@ impl Server {
             return;
         }
         self.pause_until = None;
-        while self
-            .slots
-            .values()
-            .filter(|slot| **slot == Slot::Ready)
-            .count()
-            < READY
-        {
-            match sys::fork(None, || supervisor::run(&self.shared)) {
-                Ok(pid) => {
-                    self.slots.insert(pid, Slot::Ready);
+        for kind in [Kind::Caged, Kind::Plain] {
+            let ready = |slot: &&Slot| **slot == Slot::Ready(kind);
+            for _ in self.slots.values().filter(ready).count()..READY {
+                match sys::fork(None, || supervisor::run(&self.shared, kind)) {
+                    Ok(pid) => {
+                        self.slots.insert(pid, Slot::Ready(kind));
+                    }
+                    Err(_) => return self.pause(),
                 }
-                Err(_) => return self.pause(),
             }
         }
     }
@@ -217,7 +273,7 @@ impl Server {
                     cgroup::bury(base, pid.as_raw_nonzero().get());
                 }
             }
-            if slot == Slot::Ready {
+            if slot != Slot::Busy {
                 self.pause();
             }
         }
@@ -234,7 +290,9 @@ impl Server {
     /// The daemon is gone, or is better served by another server: end every call, then this process.
     fn finish(mut self, cgroup: Option<&Path>) {
         // Nobody waits for an order that comes from now on.
-        let _ = rustix::net::shutdown(&self.shared.control, rustix::net::Shutdown::Both);
+        for control in [&self.shared.control, &self.shared.caged_control] {
+            let _ = rustix::net::shutdown(control, rustix::net::Shutdown::Both);
+        }
         let deadline = Instant::now() + LAST_PATIENCE;
         for pid in self.slots.keys() {
             let _ = rustix::process::kill_process(*pid, Signal::TERM);

@@ -5,7 +5,7 @@
 //! so or is gone, and when the spawn server is gone.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
@@ -13,8 +13,9 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 
 use super::children::{self, Children, Waited};
-use super::server::{Shared, drain};
-use super::target;
+use super::server::{Kind, Shared, drain};
+use super::sight::Wall;
+use super::{init, target};
 use crate::cgroup::CallCgroup;
 use crate::landlock::{self, Abi, Access, Ruleset};
 use crate::wire::{self, Assignment, CallTmp, End, Report};
@@ -31,15 +32,15 @@ const ASSIGNMENT: usize = 16 * 1024;
 
 /// A supervisor's life. The result is its exit code; anything but 0 makes the server look for what
 /// may be left.
-pub(super) fn run(shared: &Shared) -> i32 {
-    match supervise(shared) {
+pub(super) fn run(shared: &Shared, kind: Kind) -> i32 {
+    match supervise(shared, kind) {
         Ok(true) => 0,
         Ok(false) | Err(_) => 1,
     }
 }
 
 /// True when nothing is left. Errors are only those from before there was anything.
-fn supervise(shared: &Shared) -> io::Result<bool> {
+fn supervise(shared: &Shared, kind: Kind) -> io::Result<bool> {
     let own = rustix::process::getpid();
     // The server's death reaches us as SIGTERM, which is blocked and read from `signals`.
     rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
@@ -59,17 +60,30 @@ fn supervise(shared: &Shared) -> io::Result<bool> {
         SocketFlags::CLOEXEC,
         None,
     )?;
-    let wait = || target::run(shared, own, &far_link);
-    let target = match &cgroup {
-        // A cgroup is a gain where it works and never a condition.
-        Some(cgroup) => match sys::fork(Some(std::os::fd::AsFd::as_fd(cgroup.folder())), wait) {
-            Ok(pid) => pid,
-            Err(_) => sys::fork(None, wait)?,
-        },
-        None => sys::fork(None, wait)?,
+    let namespaces = match kind {
+        Kind::Plain => 0,
+        Kind::Caged if shared.missing == Some(Wall::Processes) => {
+            init::namespaces() & !libc::CLONE_NEWPID
+        }
+        Kind::Caged => init::namespaces(),
+    };
+    let wait = || match kind {
+        Kind::Plain => target::run(shared, own, &far_link),
+        Kind::Caged => init::run(shared, own, &far_link),
+    };
+    let folder = cgroup.as_ref().map(|it| it.folder().as_fd());
+    // A cgroup is a gain where it works and never a condition.
+    let forked = match sys::fork_into(namespaces, folder, wait) {
+        Err(_) if folder.is_some() => sys::fork_into(namespaces, None, wait),
+        other => other,
+    };
+    let target = match (forked, kind) {
+        (Err(why), Kind::Caged) => sys::fork(None, || init::run_without(shared, &far_link, &why))?,
+        (forked, Kind::Plain | Kind::Caged) => forked?,
     };
     drop(far_link);
     let call = Call {
+        kind,
         target,
         link,
         children,
@@ -79,9 +93,17 @@ fn supervise(shared: &Shared) -> io::Result<bool> {
     Ok(call.see_through(shared))
 }
 
+/// How a target ended, and whether everything that it started is known to be gone with it.
+enum Ended {
+    Buried(End),
+    Unburied(End),
+}
+
 struct Call {
+    kind: Kind,
+    /// The target, or the first process of its cage.
     target: Pid,
-    /// Where the target hands over its assignment.
+    /// Where it hands over its assignment, and where a cage's first process says how it ended.
     link: OwnedFd,
     children: Children,
     cgroup: Option<CallCgroup>,
@@ -110,13 +132,19 @@ impl Call {
         };
         // Not being able to watch any longer is no reason to let it run on.
         let how = self.wait_for_end(shared, &assignment, &report);
-        let how = how.unwrap_or(End::Unwatched);
-        let ended = self.end_everything();
-        let survivors = !ended;
+        let how = how.unwrap_or(Ended::Unburied(End::Unwatched));
+        let (how, buried) = match how {
+            // Its first process has buried all others and is about to go itself. That takes a
+            // while (mounts, a network), and there is nothing left to wait for.
+            Ended::Buried(how) => (how, true),
+            Ended::Unburied(how) => (how, self.end_everything()),
+        };
+        let survivors = !buried;
         // The daemon may be gone; nobody else wants to know.
         let _ = wire::send_value(&report, &Report::Ended { how, survivors });
         drop(report);
         self.say_taken(shared);
+        let ended = self.end_everything();
         self.clear_up(shared, Some(&assignment));
         ended
     }
@@ -152,7 +180,7 @@ impl Call {
         shared: &Shared,
         assignment: &Assignment,
         report: &OwnedFd,
-    ) -> io::Result<End> {
+    ) -> io::Result<Ended> {
         let begun = Instant::now();
         let deadline = begun.checked_add(Duration::from_millis(assignment.wall_ms));
         loop {
@@ -160,24 +188,23 @@ impl Call {
                 self.say_taken(shared);
             }
             // The target may have ended while the assignment was on its way.
-            while let Waited::Ended(pid, status) = children::wait_for_any() {
-                if pid == self.target {
-                    return Ok(end_of(status));
-                }
+            if let Some(ended) = self.has_ended() {
+                return Ok(ended);
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
-                return Ok(End::TimedOut);
+                return Ok(Ended::Unburied(End::TimedOut));
             }
             let mut watched = [
                 PollFd::new(report, PollFlags::IN),
                 PollFd::new(&shared.signals, PollFlags::IN),
+                PollFd::new(&self.link, self.of_interest()),
             ];
             let soon = (!self.said_taken.get()).then_some(SHORT);
             poll(&mut watched, left.into_iter().chain(soon).min())?;
-            let [said, signals] = watched.map(|one| !one.revents().is_empty());
+            let [said, signals, _] = watched.map(|one| !one.revents().is_empty());
             if signals && drain(&shared.signals) {
-                return Ok(End::ServerLost);
+                return Ok(Ended::Unburied(End::ServerLost));
             }
             // Whatever arrives, the end of the conversation included, means "end it". But a target
             // that ended by itself just now has ended by itself.
@@ -185,14 +212,49 @@ impl Call {
                 // Taken off the socket: closing it with something unread would make the daemon
                 // see a broken conversation instead of our last word.
                 let _ = wire::receive(report, &mut [0; 8]);
-                while let Waited::Ended(pid, status) = children::wait_for_any() {
-                    if pid == self.target {
-                        return Ok(end_of(status));
-                    }
-                }
-                return Ok(End::Ended);
+                let ended = self.has_ended();
+                return Ok(ended.unwrap_or(Ended::Unburied(End::Ended)));
             }
         }
+    }
+
+    /// What is worth waking up for on the link. A plain target holds its other end until it is
+    /// another program, and its closing says nothing.
+    fn of_interest(&self) -> PollFlags {
+        match self.kind {
+            Kind::Plain => PollFlags::empty(),
+            Kind::Caged => PollFlags::IN,
+        }
+    }
+
+    /// How the target ended, if it has.
+    fn has_ended(&self) -> Option<Ended> {
+        if self.kind == Kind::Caged
+            && let Ok(Some(how)) = self.last_word()
+        {
+            return Some(Ended::Buried(how));
+        }
+        while let Waited::Ended(pid, status) = children::wait_for_any() {
+            if pid == self.target {
+                // It may have spoken just before it went.
+                return Some(match self.last_word() {
+                    Ok(Some(how)) if self.kind == Kind::Caged => Ended::Buried(how),
+                    Ok(_) | Err(_) => Ended::Unburied(end_of(status)),
+                });
+            }
+        }
+        None
+    }
+
+    /// What the first process of a cage said, if it has spoken.
+    fn last_word(&self) -> io::Result<Option<End>> {
+        let mut watched = [PollFd::new(&self.link, PollFlags::IN)];
+        poll_now(&mut watched)?;
+        let [link] = watched;
+        if !link.revents().contains(PollFlags::IN) {
+            return Ok(None);
+        }
+        wire::receive_value(&self.link, &mut [0; 256])
     }
 
     /// Kills what is left of the call; false when something survived.
@@ -245,6 +307,17 @@ fn clear_away(within: &OwnedFd, made: &CallTmp) -> io::Result<()> {
     tmp::empty(&folder)
 }
 
+fn poll_now(watched: &mut [PollFd<'_>]) -> io::Result<()> {
+    let now = rustix::event::Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    match rustix::event::poll(watched, Some(&now)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(other) => Err(other.into()),
+    }
+}
+
 fn poll(watched: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<()> {
     // The kernel rounds down to milliseconds in places; one more never ends a call early.
     let timeout = timeout.map(|span| span + Duration::from_millis(1));
@@ -255,7 +328,7 @@ fn poll(watched: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<()>
     }
 }
 
-fn end_of(status: WaitStatus) -> End {
+pub(super) fn end_of(status: WaitStatus) -> End {
     match (status.exit_status(), status.terminating_signal()) {
         (Some(code), _) => End::Exited(code),
         (None, Some(signal)) => End::Signalled(signal),

@@ -17,11 +17,11 @@ use std::path::Path;
 use palyra_core::plan::RunAs;
 use palyra_core::{FileId, Limits, ProgramId, RunErrorKind};
 use rustix::process::{Pid, Resource, Rlimit, Signal};
-use rustix::thread::{CapabilitySet, Gid, Uid};
+use rustix::thread::{Gid, Uid};
 
 use super::observe::SeenAhead;
 use super::server::Shared;
-use super::{files, observe};
+use super::{files, init, observe};
 use crate::landlock::{self, Abi};
 use crate::wire::{self, Assignment, CallTmp, Decided, Handles, Order, PACKET, Report, Work};
 use crate::{program, sys};
@@ -30,24 +30,7 @@ use crate::{program, sys};
 const LARGEST_ORDER: u64 = 256 << 20;
 
 /// The exit code of a target that did not do its work; the report has said why.
-const DID_NOT_RUN: i32 = 125;
-
-/// What uid 0 keeps, as in a container, less the making of device nodes: file ownership and
-/// permissions, changing uid, low ports, raw sockets. No tracing of others, no mounting, no kernel
-/// modules, no raw disks or memory.
-const ROOT_KEEPS: CapabilitySet = CapabilitySet::CHOWN
-    .union(CapabilitySet::DAC_OVERRIDE)
-    .union(CapabilitySet::FOWNER)
-    .union(CapabilitySet::FSETID)
-    .union(CapabilitySet::KILL)
-    .union(CapabilitySet::SETGID)
-    .union(CapabilitySet::SETUID)
-    .union(CapabilitySet::SETPCAP)
-    .union(CapabilitySet::NET_BIND_SERVICE)
-    .union(CapabilitySet::NET_RAW)
-    .union(CapabilitySet::SYS_CHROOT)
-    .union(CapabilitySet::AUDIT_WRITE)
-    .union(CapabilitySet::SETFCAP);
+pub(super) const DID_NOT_RUN: i32 = 125;
 
 /// Why the work was not done.
 #[derive(Debug)]
@@ -65,7 +48,7 @@ impl Refusal {
     }
 
     /// A wall could not be built.
-    fn degraded(wall: &str, error: impl std::fmt::Display) -> Self {
+    pub(super) fn degraded(wall: &str, error: impl std::fmt::Display) -> Self {
         let message = format!("{wall} did not take: {error}");
         Self::new(RunErrorKind::SandboxDegraded, message)
     }
@@ -77,7 +60,9 @@ pub(super) fn run(shared: &Shared, supervisor: Pid, link: &OwnedFd) -> i32 {
     if die_with(supervisor).is_err() || rustix::process::setsid().is_err() {
         return DID_NOT_RUN;
     }
-    if bound_capabilities().is_err() {
+    // A program of uid 0 would get what the bounding set holds, so nothing is left in it. (Whoever
+    // is not root may not change the set, and need not.)
+    if rustix::process::geteuid().is_root() && init::drop_bounding_set().is_err() {
         return DID_NOT_RUN;
     }
     sys::default_signals();
@@ -91,7 +76,7 @@ pub(super) fn run(shared: &Shared, supervisor: Pid, link: &OwnedFd) -> i32 {
     let Ok(Some((length, handles))) = wire::receive(&shared.control, &mut packet) else {
         return 0;
     };
-    let Some(handles) = Handles::from_list(handles) else {
+    let Some(handles) = Handles::from_list(handles, true) else {
         return DID_NOT_RUN;
     };
     let inline = packet.get(..length).unwrap_or_default();
@@ -104,18 +89,14 @@ pub(super) fn run(shared: &Shared, supervisor: Pid, link: &OwnedFd) -> i32 {
         }
     };
     // From here on the supervisor watches over time and over the daemon.
-    let assignment = Assignment {
-        wall_ms: u64::try_from(order.limits.wall.as_millis()).unwrap_or(u64::MAX),
-        run_as: order.run_as,
-        tmp: order.tmp.clone(),
-    };
+    let assignment = Assignment::of(&order);
     let Ok(assignment) = serde_json::to_vec(&assignment) else {
         return DID_NOT_RUN;
     };
     if wire::send(link, &assignment, &[handles.report.as_fd()]).is_err() {
         return DID_NOT_RUN;
     }
-    match carry_out(supervisor, &order, &handles, ahead) {
+    match carry_out(shared, supervisor, &order, &handles, ahead) {
         Ok(()) => 0,
         Err(refusal) => refuse(&handles.report, refusal),
     }
@@ -124,12 +105,31 @@ pub(super) fn run(shared: &Shared, supervisor: Pid, link: &OwnedFd) -> i32 {
 /// Goes through the motions of an order once, without doing anything, while nobody waits: after a
 /// fork every page of code and memory has to be fetched again when it is first touched.
 fn rehearse(packet: &mut [u8], ahead: SeenAhead) {
+    rehearse_order(packet);
+    let limits = [(Resource::Core, rustix::process::getrlimit(Resource::Core))];
+    let expected = observe::Expected {
+        run_as: RunAs::Daemon,
+        abi: Abi::from_number(1),
+        limits: &limits,
+    };
+    let layers = observe::rehearse(&expected, ahead);
+    let confined = Report::Confined {
+        supervisor: 0,
+        session: None,
+        layers,
+    };
+    let _ = std::hint::black_box(serde_json::to_vec(&confined));
+}
+
+/// The part of it that every kind of target shares: reading an order.
+pub(super) fn rehearse_order(packet: &mut [u8]) {
     let example = Order {
         work: Work::Process {
             program: "/bin/true".into(),
             argv: vec!["true".to_owned(); 4],
             env: vec![("NAME".to_owned(), "value".to_owned()); 8],
             cwd: "/".into(),
+            offline: false,
             decided: Decided {
                 program: ProgramId {
                     file: FileId {
@@ -157,6 +157,7 @@ fn rehearse(packet: &mut [u8], ahead: SeenAhead) {
                 inode: 0,
             },
         }),
+        caged: None,
     };
     // Its first page; a longer order is rare enough.
     if let Some(first) = packet.first_mut() {
@@ -170,31 +171,17 @@ fn rehearse(packet: &mut [u8], ahead: SeenAhead) {
             program, argv, env, ..
         } = &order.work
     {
-        let _ = std::hint::black_box(Program::new(program, argv, env, order.tmp.as_ref()));
+        let _ = std::hint::black_box(Program::new(program, argv, env, Path::new("/tmp")));
     }
-    let limits = [(Resource::Core, rustix::process::getrlimit(Resource::Core))];
-    let expected = observe::Expected {
-        run_as: RunAs::Daemon,
-        abi: Abi::from_number(1),
-        limits: &limits,
-        root_keeps: ROOT_KEEPS,
-    };
-    let layers = observe::rehearse(&expected, ahead);
-    let confined = Report::Confined {
-        supervisor: 0,
-        session: 0,
-        layers,
-    };
-    let _ = std::hint::black_box(serde_json::to_vec(&confined));
 }
 
-fn refuse(report: &OwnedFd, refusal: Refusal) -> i32 {
+pub(super) fn refuse(report: &OwnedFd, refusal: Refusal) -> i32 {
     let Refusal { kind, message } = refusal;
     let _ = wire::send_value(report, &Report::Refused { kind, message });
     DID_NOT_RUN
 }
 
-fn parse(inline: &[u8], file: Option<&OwnedFd>) -> io::Result<Order> {
+pub(super) fn parse(inline: &[u8], file: Option<&OwnedFd>) -> io::Result<Order> {
     let Some(file) = file else {
         return Ok(serde_json::from_slice(inline)?);
     };
@@ -214,6 +201,7 @@ fn die_with(supervisor: Pid) -> io::Result<()> {
 }
 
 fn carry_out(
+    shared: &Shared,
     supervisor: Pid,
     order: &Order,
     handles: &Handles<OwnedFd>,
@@ -223,10 +211,17 @@ fn carry_out(
     let program = match &order.work {
         Work::Process {
             program, argv, env, ..
-        } => Some(Program::new(program, argv, env, order.tmp.as_ref())?),
+        } => {
+            let tmp = order
+                .tmp
+                .as_ref()
+                .map_or(Path::new("/tmp"), |tmp| &tmp.path);
+            Some(Program::new(program, argv, env, tmp)?)
+        }
         Work::File { .. } | Work::Probe => None,
     };
-    let limits = limit(&order.limits).map_err(|error| Refusal::degraded("a limit", error))?;
+    let limits =
+        limit(&order.limits, &[], true).map_err(|error| Refusal::degraded("a limit", error))?;
     become_user(order.run_as).map_err(|error| Refusal::degraded("the uid", error))?;
     die_with(supervisor).map_err(|error| Refusal::degraded("the tie to the supervisor", error))?;
     if let Work::Process { cwd, decided, .. } = &order.work {
@@ -234,21 +229,27 @@ fn carry_out(
     }
     standard_streams(handles).map_err(|error| Refusal::degraded("a descriptor", error))?;
     let abi = Abi::from_number(order.landlock_abi);
-    landlock::restrict_self(&handles.ruleset, abi)
-        .map_err(|error| Refusal::degraded("landlock", error))?;
+    let ruleset = handles
+        .ruleset
+        .as_ref()
+        .ok_or_else(|| Refusal::degraded("landlock", "there is no ruleset"))?;
+    landlock::restrict_self(ruleset, abi).map_err(|error| Refusal::degraded("landlock", error))?;
+    shared
+        .filters
+        .put_on(&order.work)
+        .map_err(|error| Refusal::degraded("seccomp", error))?;
 
     let expected = observe::Expected {
         run_as: order.run_as,
         abi,
         limits: &limits,
-        root_keeps: ROOT_KEEPS,
     };
     let observed = observe::Observed::look(&order.masked, &limits, ahead);
     let layers = observe::judge(&expected, &observed)
         .map_err(|missing| Refusal::new(RunErrorKind::SandboxDegraded, missing))?;
     let confined = Report::Confined {
         supervisor: supervisor.as_raw_nonzero().get(),
-        session: observed.session,
+        session: Some(observed.session),
         layers,
     };
     wire::send_value(&handles.report, &confined)
@@ -287,7 +288,7 @@ fn carry_out(
 
 /// Starts in the folder that was decided about. One that was swapped for another, or for a link,
 /// is noticed: the handle is compared, and the handle is what is entered.
-fn enter(cwd: &Path, decided: FileId) -> Result<(), Refusal> {
+pub(super) fn enter(cwd: &Path, decided: FileId) -> Result<(), Refusal> {
     let cannot = |error: io::Error| match error.raw_os_error() {
         // The call's own limit is too low for the walls to be built.
         Some(libc::EMFILE) => Refusal::degraded("a descriptor", error),
@@ -306,7 +307,7 @@ fn enter(cwd: &Path, decided: FileId) -> Result<(), Refusal> {
 
 /// Whether the path still leads to the program that was decided about, unchanged. What is left is
 /// the moment between this look and the kernel's own.
-fn is_the_program(path: &Path, decided: ProgramId) -> Result<(), Refusal> {
+pub(super) fn is_the_program(path: &Path, decided: ProgramId) -> Result<(), Refusal> {
     match program::program_id(path) {
         Ok(found) if found != decided => Err(changed("the program", path)),
         // Gone, or not to be looked at: the kernel says so when it is started.
@@ -314,7 +315,7 @@ fn is_the_program(path: &Path, decided: ProgramId) -> Result<(), Refusal> {
     }
 }
 
-fn changed(what: &str, path: &Path) -> Refusal {
+pub(super) fn changed(what: &str, path: &Path) -> Refusal {
     let message = format!(
         "{what} `{}` was changed since it was decided",
         path.display()
@@ -322,18 +323,18 @@ fn changed(what: &str, path: &Path) -> Refusal {
     Refusal::new(RunErrorKind::Changed, message)
 }
 
-struct Program {
+pub(super) struct Program {
     path: CString,
     argv: Vec<CString>,
     env: Vec<CString>,
 }
 
 impl Program {
-    fn new(
+    pub(super) fn new(
         path: &Path,
         argv: &[String],
         env: &[(String, String)],
-        tmp: Option<&CallTmp>,
+        tmp: &Path,
     ) -> Result<Self, Refusal> {
         let text = |bytes: &[u8], what: &str| {
             CString::new(bytes).map_err(|_| {
@@ -342,16 +343,11 @@ impl Program {
             })
         };
         let mut variables = Vec::with_capacity(env.len() + 1);
-        for (name, value) in env
-            .iter()
-            .filter(|(name, _)| tmp.is_none() || name != "TMPDIR")
-        {
+        for (name, value) in env.iter().filter(|(name, _)| name != "TMPDIR") {
             variables.push(text(format!("{name}={value}").as_bytes(), "a variable")?);
         }
-        if let Some(tmp) = tmp {
-            let value = [b"TMPDIR=", tmp.path.as_os_str().as_bytes()].concat();
-            variables.push(text(&value, "the temporary folder")?);
-        }
+        let value = [b"TMPDIR=", tmp.as_os_str().as_bytes()].concat();
+        variables.push(text(&value, "the temporary folder")?);
         Ok(Self {
             path: text(path.as_os_str().as_bytes(), "the program's path")?,
             argv: argv
@@ -362,7 +358,7 @@ impl Program {
         })
     }
 
-    fn exec(self) -> Refusal {
+    pub(super) fn exec(self) -> Refusal {
         let error = sys::exec(&self.path, &self.argv, &self.env);
         let kind = match error.raw_os_error() {
             Some(libc::ENOENT | libc::ENOTDIR) => RunErrorKind::ProgramNotFound,
@@ -377,8 +373,13 @@ impl Program {
     }
 }
 
-/// Sets the limits, none higher than it was, and gives back what should now be in force.
-fn limit(limits: &Limits) -> io::Result<Vec<(Resource, Rlimit)>> {
+/// Sets the limits, none higher than it was, and gives back what should now be in force. Nothing is
+/// set without `really`: that is how a test sees a limit missing.
+pub(super) fn limit(
+    limits: &Limits,
+    more: &[(Resource, u64)],
+    really: bool,
+) -> io::Result<Vec<(Resource, Rlimit)>> {
     let seconds = limits.cpu.as_millis().div_ceil(1_000);
     let cpu = u64::try_from(seconds).unwrap_or(u64::MAX).max(1);
     let wanted = [
@@ -388,8 +389,11 @@ fn limit(limits: &Limits) -> io::Result<Vec<(Resource, Rlimit)>> {
         (Resource::Core, Some(0)),
         (Resource::As, limits.address_space),
     ];
-    let mut set = Vec::with_capacity(wanted.len());
-    for (resource, value) in wanted {
+    let more = more
+        .iter()
+        .map(|(resource, value)| (*resource, Some(*value)));
+    let mut set = Vec::with_capacity(wanted.len() + more.len());
+    for (resource, value) in wanted.into_iter().chain(more) {
         let Some(value) = value else { continue };
         let highest = rustix::process::getrlimit(resource).maximum;
         let value = highest.map_or(value, |highest| highest.min(value));
@@ -397,7 +401,9 @@ fn limit(limits: &Limits) -> io::Result<Vec<(Resource, Rlimit)>> {
             current: Some(value),
             maximum: Some(value),
         };
-        rustix::process::setrlimit(resource, limit)?;
+        if really {
+            rustix::process::setrlimit(resource, limit)?;
+        }
         set.push((resource, limit));
     }
     Ok(set)
@@ -406,7 +412,8 @@ fn limit(limits: &Limits) -> io::Result<Vec<(Resource, Rlimit)>> {
 /// Becomes whom the plan names. The calls of `rustix` concern one thread, and there is one.
 pub(super) fn become_user(run_as: RunAs) -> io::Result<()> {
     match run_as {
-        RunAs::Daemon | RunAs::Root => Ok(()),
+        // Who is lent a uid runs in a cage, and gets it there.
+        RunAs::Daemon | RunAs::Lent { .. } => Ok(()),
         RunAs::Owner { uid, gid } => {
             let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
             rustix::thread::set_thread_groups(&[])?;
@@ -416,29 +423,8 @@ pub(super) fn become_user(run_as: RunAs) -> io::Result<()> {
     }
 }
 
-/// A program of uid 0 gets what the bounding set holds, so the set is cut down. Others get nothing
-/// either way. (Whoever is not root may not change the set, and need not.)
-fn bound_capabilities() -> rustix::io::Result<()> {
-    if !rustix::process::geteuid().is_root() {
-        return Ok(());
-    }
-    for number in 0..64 {
-        let capability = CapabilitySet::from_bits_retain(1 << number);
-        if ROOT_KEEPS.contains(capability) {
-            continue;
-        }
-        match rustix::thread::remove_capability_from_bounding_set(capability) {
-            Ok(()) => {}
-            // Beyond the last one that this kernel knows.
-            Err(rustix::io::Errno::INVAL) => break,
-            Err(other) => return Err(other),
-        }
-    }
-    Ok(())
-}
-
 /// Standard input, output and error become the call's; everything else closes on exec.
-fn standard_streams(handles: &Handles<OwnedFd>) -> io::Result<()> {
+pub(super) fn standard_streams(handles: &Handles<OwnedFd>) -> io::Result<()> {
     rustix::stdio::dup2_stdin(&handles.stdin)?;
     rustix::stdio::dup2_stdout(&handles.stdout)?;
     rustix::stdio::dup2_stderr(&handles.stderr)?;

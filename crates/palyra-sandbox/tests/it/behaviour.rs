@@ -4,21 +4,25 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use palyra_core::plan::RunAs;
-use palyra_core::{Ending, Limits, SystemClock};
-use palyra_sandbox::{OutputStream, Sandbox, SandboxSettings};
+use palyra_core::{Ending, Limits, SystemClock, Tier};
+use palyra_sandbox::{OutputStream, RootsFolder, Sandbox, SandboxSettings};
 use tokio_util::sync::CancellationToken;
 
 use super::fixture::{House, eventually, is_root, jail};
 
 #[tokio::test]
 async fn codes_signals_and_output_come_back() {
-    for house in House::all().await {
+    for house in House::every().await {
         let ran = house.sh("echo out; echo err >&2; exit 7").await;
         assert_eq!(ran.report.ending, Ending::Exited { code: 7 });
         assert_eq!((ran.stdout(), ran.stderr()), ("out\n", "err\n"));
         assert_eq!(ran.output["stdout_bytes"], 4);
-        assert_eq!(ran.report.executor, "sandbox_tier_b");
-        assert_eq!(ran.report.sandbox_enforcement, "tier_b");
+        let (executor, enforcement) = match house.tier {
+            Tier::B | Tier::Builtin => ("sandbox_tier_b", "tier_b"),
+            Tier::C => ("sandbox_tier_c_linux_namespaces", "tier_c"),
+        };
+        assert_eq!(ran.report.executor, executor);
+        assert_eq!(ran.report.sandbox_enforcement, enforcement);
         for signal in [libc::SIGTERM, libc::SIGKILL, libc::SIGUSR1] {
             let ran = house.attack(&["die", &signal.to_string()]).await;
             assert_eq!(ran.report.ending, Ending::Signalled { signal });
@@ -29,7 +33,7 @@ async fn codes_signals_and_output_come_back() {
 
 #[tokio::test]
 async fn only_the_plan_s_environment_and_three_descriptors_are_there() {
-    for house in House::all().await {
+    for house in House::every().await {
         let secret = std::fs::File::open("/etc/passwd").unwrap();
         rustix::io::fcntl_setfd(&secret, rustix::io::FdFlags::empty()).unwrap();
         let ran = house.attack(&["descriptors"]).await;
@@ -57,7 +61,7 @@ async fn the_temporary_folder_is_private_and_goes_away() {
         let lines: Vec<&str> = ran.ok().lines().collect();
         let uid = match house.run_as {
             RunAs::Owner { uid, .. } => uid,
-            RunAs::Daemon | RunAs::Root => rustix::process::geteuid().as_raw(),
+            RunAs::Daemon | RunAs::Lent { .. } => rustix::process::geteuid().as_raw(),
         };
         assert_eq!(lines[0], format!("700 {uid}"));
         assert_eq!(lines[1], "x");
@@ -77,7 +81,7 @@ async fn the_temporary_folder_is_private_and_goes_away() {
 
 #[tokio::test]
 async fn standard_input_is_what_the_plan_says() {
-    for house in House::all().await {
+    for house in House::every().await {
         assert_eq!(house.run(&["/bin/cat"]).await.ok(), "");
         let mut plan = house.plan(&["/bin/cat"]);
         let long = "line\n".repeat(100_000);
@@ -88,7 +92,7 @@ async fn standard_input_is_what_the_plan_says() {
 
 #[tokio::test]
 async fn limits_are_seen_from_inside_and_hold() {
-    for house in House::all().await {
+    for house in House::every().await {
         let mut plan = house.plan(&[&house.text("attacker"), "limits"]);
         plan.limits = Limits {
             cpu: Duration::from_millis(1_500),
@@ -270,7 +274,7 @@ async fn output_that_is_no_text_comes_as_base64() {
 
 #[tokio::test]
 async fn programs_that_cannot_start_say_why() {
-    for house in House::all().await {
+    for house in House::every().await {
         let missing = house.run(&["/nowhere/program"]).await;
         assert_eq!(missing.failed().0, "program_not_found");
         let plain = house.put("plain", b"#!/bin/sh\n");
@@ -330,9 +334,11 @@ async fn long_arguments_arrive_whole() {
 async fn a_uid_that_is_not_as_planned_is_refused() {
     let house = House::new().await;
     let wrong = if is_root() {
-        vec![RunAs::Daemon, RunAs::Owner { uid: 0, gid: 0 }]
+        let lent = RunAs::Lent { uid: 1, gid: 1 };
+        vec![RunAs::Daemon, RunAs::Owner { uid: 0, gid: 0 }, lent]
     } else {
-        vec![RunAs::Root, RunAs::Owner { uid: 1, gid: 1 }]
+        let lent = RunAs::Lent { uid: 1, gid: 1 };
+        vec![lent, RunAs::Owner { uid: 1, gid: 1 }]
     };
     for run_as in wrong {
         let mut plan = house.plan(&["/bin/true"]);
@@ -408,23 +414,32 @@ async fn settings_without_a_mask_are_refused() {
 
 #[test]
 fn whom_a_workspace_is_run_as() {
+    let run_as = palyra_sandbox::run_as;
     if !is_root() {
-        assert_eq!(palyra_sandbox::run_as(0, Some(0)), RunAs::Daemon);
+        for tier in [Tier::B, Tier::C] {
+            assert_eq!(run_as(0, Some(0), tier), Ok(RunAs::Daemon));
+        }
         return;
     }
-    assert_eq!(palyra_sandbox::run_as(0, Some(0)), RunAs::Root);
-    let owner = |uid, gid| RunAs::Owner { uid, gid };
-    assert_eq!(palyra_sandbox::run_as(7, Some(8)), owner(7, 8));
+    // Never as root: refused without namespaces, a uid that nobody has with them.
+    assert_eq!(run_as(0, Some(0), Tier::B), Err(RootsFolder));
+    let lent = |uid, gid| Ok(RunAs::Lent { uid, gid });
+    assert_eq!(run_as(0, Some(0), Tier::C), lent(0, 0));
+    let owner = |uid, gid| Ok(RunAs::Owner { uid, gid });
+    assert_eq!(run_as(7, Some(8), Tier::B), owner(7, 8));
+    assert_eq!(run_as(7, Some(8), Tier::C), lent(7, 8));
     // Without a group of their own, or with root's, nobody's.
-    assert_eq!(palyra_sandbox::run_as(7, None), owner(7, 65_534));
-    assert_eq!(palyra_sandbox::run_as(7, Some(0)), owner(7, 65_534));
+    for group in [None, Some(0)] {
+        assert_eq!(run_as(7, group, Tier::B), owner(7, 65_534));
+        assert_eq!(run_as(7, group, Tier::C), lent(7, 65_534));
+    }
 }
 
 /// What was decided about is what runs: another program or another folder under the same name is
 /// noticed at the last moment.
 #[tokio::test]
 async fn what_was_changed_since_the_decision_is_not_run() {
-    for fixture in super::fixture::House::all().await {
+    for fixture in super::fixture::House::every().await {
         let script = fixture.put("build.sh", b"#!/bin/sh\necho one\n");
         std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755))
             .unwrap();

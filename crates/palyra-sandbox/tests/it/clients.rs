@@ -39,12 +39,17 @@ fn plan(house: &House, program: &str, install: &str, arguments: &[&str]) -> Opti
     .into_iter()
     .filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)))
     .collect();
+    // As the gateway does it: toolchains in the home directory can be read.
+    let home = std::env::var("HOME").ok().map(PathBuf::from);
+    let toolchains = home.as_deref().map(palyra_sandbox::usual_read_only);
+    plan.read_only.extend(toolchains.unwrap_or_default());
+    plan.home = home;
     Some(plan)
 }
 
 #[tokio::test]
 async fn python_runs() {
-    let house = House::new().await;
+    let house = House::caged().await;
     let script = "import json, sqlite3, subprocess, tempfile, multiprocessing as m\n\
                   assert subprocess.run(['true']).returncode == 0\n\
                   tempfile.NamedTemporaryFile().write(b'x')\n\
@@ -57,7 +62,7 @@ async fn python_runs() {
 
 #[tokio::test]
 async fn node_runs() {
-    let house = House::new().await;
+    let house = House::caged().await;
     let script = "const { execFileSync } = require('child_process');\
                   const fs = require('fs'), os = require('os');\
                   fs.writeFileSync('made', execFileSync('echo', ['hello']));\
@@ -71,7 +76,7 @@ async fn node_runs() {
 
 #[tokio::test]
 async fn git_runs() {
-    let house = House::new().await;
+    let house = House::caged().await;
     let script = "git init -q . && git config user.email a@b.c && git config user.name n \
                   && echo x >file && git add . && git commit -qm first && git log --oneline | wc -l \
                   && git clone -q . ../work/copy && git -C copy status --short";
@@ -87,7 +92,7 @@ async fn git_runs() {
 
 #[tokio::test]
 async fn cargo_builds() {
-    let house = House::new().await;
+    let house = House::caged().await;
     let krate = house.path("work/tiny");
     std::fs::create_dir_all(krate.join("src")).unwrap();
     let manifest =
@@ -98,6 +103,9 @@ async fn cargo_builds() {
         "fn main() { println!(\"built\") }",
     )
     .unwrap();
+    for path in ["work/tiny", "work/tiny/src", "work/tiny/Cargo.toml"] {
+        house.give(&house.path(path));
+    }
     let arguments = ["run", "-q", "--offline", "--jobs", "2"];
     let install = "curl https://sh.rustup.rs -sSf | sh";
     let Some(mut plan) = plan(&house, "cargo", install, &arguments) else {
@@ -107,10 +115,25 @@ async fn cargo_builds() {
     assert_eq!(house.run_plan(plan).await.ok(), "built\n");
 }
 
+#[tokio::test]
+async fn gcc_compiles() {
+    let house = House::caged().await;
+    house.put(
+        "main.c",
+        b"#include <stdio.h>\nint main(void) { puts(\"made\"); }\n",
+    );
+    let arguments = ["-O2", "-o", "made", "main.c"];
+    let Some(plan) = plan(&house, "gcc", "apt install gcc", &arguments) else {
+        return;
+    };
+    house.run_plan(plan).await.ok();
+    assert_eq!(house.sh("./made").await.ok(), "made\n");
+}
+
 /// A shell with a pipeline and a here-document, which needs the temporary folder.
 #[tokio::test]
 async fn shells_run() {
-    let house = House::new().await;
+    let house = House::caged().await;
     let bash = PathBuf::from("/bin/bash");
     if !bash.exists() {
         println!("not run: bash is missing; to add it: apt install bash");

@@ -157,7 +157,12 @@ async fn daemon_that_will_be_killed() {
 fn a_killed_daemon_takes_everything_along() {
     let here = tempfile::tempdir().unwrap();
     let path = here.path().join("noted");
+    // Calls of a root daemon are somebody else's.
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(here.path(), open).unwrap();
     let theirs = tempfile::tempdir().unwrap();
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(theirs.path(), open).unwrap();
     let mut daemon = std::process::Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",

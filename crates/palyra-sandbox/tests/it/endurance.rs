@@ -4,7 +4,12 @@ use super::fixture::{House, eventually};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_at_once() {
-    let house = House::new().await;
+    for house in House::every().await {
+        at_once(house).await;
+    }
+}
+
+async fn at_once(house: House) {
     let runs = (0..100).map(|number| {
         let script = format!("echo {number}; sleep 0.05; exit {}", number % 50);
         let house = &house;
@@ -67,9 +72,18 @@ async fn three_hundred_calls() {
         .unwrap()
         .to_owned();
     let cgroups = house.sandbox.status().cgroup;
+    let caged = House::caged().await;
     for _ in 0..20 {
         house.run(&["/bin/true"]).await.ok();
+        caged.run(&["/bin/true"]).await.ok();
     }
+    let mounts = || {
+        std::fs::read_to_string("/proc/self/mounts")
+            .unwrap()
+            .lines()
+            .count()
+    };
+    let mounts_before = mounts();
     // A kit is laid by for the next call.
     std::thread::sleep(std::time::Duration::from_millis(100));
     let before = descriptors();
@@ -79,9 +93,14 @@ async fn three_hundred_calls() {
             1 => drop(house.sh("echo x; (setsid sleep 9 &)").await.ok()),
             _ => drop(house.run(&["/nowhere"]).await.failed()),
         }
+        if round % 3 == 0 {
+            let ran = caged.sh("echo x; (setsid sleep 9 &)").await;
+            ran.ok();
+        }
     }
     eventually("descriptors are closed", || descriptors() <= before);
     assert_eq!(zombies(), 0);
+    assert_eq!(mounts(), mounts_before);
     // The one that is laid by for the next call remains.
     eventually("temporary folders are gone", || {
         std::fs::read_dir(&temporary).unwrap().count() <= 1
@@ -90,7 +109,7 @@ async fn three_hundred_calls() {
         // Those of the slots that wait for the next call remain.
         eventually("cgroups are gone", || {
             let all = std::fs::read_dir(&cgroups).unwrap().flatten();
-            all.filter(|entry| entry.path().is_dir()).count() <= 4
+            all.filter(|entry| entry.path().is_dir()).count() <= 8
         });
         house.sandbox.shutdown().await;
         assert!(!cgroups.exists(), "the helper removes the last ones");

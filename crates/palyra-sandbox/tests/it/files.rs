@@ -47,7 +47,7 @@ fn link(house: &House, target: impl AsRef<std::path::Path>, name: &str) {
 
 #[tokio::test]
 async fn reading() {
-    for house in House::all().await {
+    for house in House::every().await {
         house.put("text", "grüße\n".as_bytes());
         let ran = house.file(read("text")).await;
         let expected = json!({ "text": "grüße\n", "bytes": 8, "size": 8, "truncated": false });
@@ -82,7 +82,7 @@ async fn reading() {
 
 #[tokio::test]
 async fn listing() {
-    for house in House::all().await {
+    for house in House::every().await {
         house.put("b", b"12");
         std::fs::create_dir(house.path("work/a")).unwrap();
         link(&house, "b", "c");
@@ -116,7 +116,7 @@ async fn listing() {
 
 #[tokio::test]
 async fn writing() {
-    for house in House::all().await {
+    for house in House::every().await {
         let ran = house.file(write("new", "one")).await;
         assert_eq!(
             ran.output,
@@ -160,7 +160,7 @@ async fn writing() {
 
 #[tokio::test]
 async fn patching() {
-    for house in House::all().await {
+    for house in House::every().await {
         house.put("file", b"one\ntwo\nthree\n");
         let good = "--- a/file\n+++ b/file\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n";
         let ran = house.file(patch("file", good)).await;
@@ -182,7 +182,7 @@ async fn patching() {
 
 #[tokio::test]
 async fn a_patch_names_its_file_and_that_is_not_too_large() {
-    for house in House::all().await {
+    for house in House::every().await {
         house.put("file", b"one\n");
         let other = "--- a/other\n+++ b/other\n@@ -1 +1 @@\n-one\n+two\n";
         let ran = house.file(patch("file", other)).await;
@@ -212,7 +212,7 @@ async fn a_patch_names_its_file_and_that_is_not_too_large() {
 
 #[tokio::test]
 async fn paths_that_leave_the_workspace_are_refused() {
-    for house in House::all().await {
+    for house in House::every().await {
         house.put("inside", b"x");
         std::fs::write(house.path("outside"), "outside").unwrap();
         std::fs::set_permissions(
@@ -254,7 +254,7 @@ async fn paths_that_leave_the_workspace_are_refused() {
 
 #[tokio::test]
 async fn links_that_stay_are_followed() {
-    for house in House::all().await {
+    for house in House::every().await {
         std::fs::create_dir(house.path("work/d")).unwrap();
         house.give(&house.path("work/d"));
         house.put("d/file", b"x");
@@ -291,7 +291,7 @@ async fn links_that_stay_are_followed() {
 
 #[tokio::test]
 async fn what_is_not_a_file_is_refused() {
-    for house in House::all().await {
+    for house in House::every().await {
         let fifo = house.path("work/fifo");
         rustix::fs::mknodat(
             rustix::fs::CWD,
@@ -325,7 +325,7 @@ async fn what_is_not_a_file_is_refused() {
 
 #[tokio::test]
 async fn the_masked_folder_is_refused_wherever_the_workspace_is() {
-    for house in House::all().await {
+    for house in House::every().await {
         let with = |workspace: &str, operation| {
             let mut plan = house.file_plan(operation);
             plan.workspace = house.path(workspace);
@@ -368,7 +368,7 @@ async fn the_masked_folder_is_refused_wherever_the_workspace_is() {
 /// The file belongs to somebody else: the tool has no more rights than its owner.
 #[tokio::test]
 async fn a_file_tool_has_no_more_rights_than_a_process() {
-    for house in House::all().await {
+    for house in House::every().await {
         if !matches!(house.run_as, palyra_core::plan::RunAs::Owner { .. }) {
             continue;
         }

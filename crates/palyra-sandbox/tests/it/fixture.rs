@@ -12,10 +12,10 @@ use palyra_core::corridor::{
 use palyra_core::facts::Origin;
 use palyra_core::plan::RunAs;
 use palyra_core::{
-    CallId, CanonicalJson, Channel, Denial, DenialCode, DeviceId, DigestKey, Ending,
-    ExecutionReport, Facts, FileId, FileOperation, FilePlan, Limits, Principal, ProcessPlan,
-    ProgramId, RunId, SystemClock, Tier, Timestamp, ToolAttestation, ToolMetadata, ToolProposal,
-    UserName,
+    CallId, CanonicalJson, Channel, Denial, DenialCode, DeviceId, DigestKey, EgressEnforcementMode,
+    Ending, ExecutionReport, Facts, FileId, FileOperation, FilePlan, Limits, Principal, ProcView,
+    ProcessPlan, ProgramId, RunId, SystemClock, Tier, Timestamp, ToolAttestation, ToolMetadata,
+    ToolProposal, UserName,
 };
 use palyra_sandbox::{OutputSink, Sandbox, SandboxSettings};
 use serde_json::{Value, json};
@@ -36,6 +36,14 @@ pub(crate) fn attacker() -> PathBuf {
     binary("palyra-attacker", env!("CARGO_BIN_EXE_palyra-attacker"))
 }
 
+/// A helper that leaves out the wall whose name is at the end of its file.
+pub(crate) fn broken_jail() -> PathBuf {
+    binary(
+        "palyra-broken-jail",
+        env!("CARGO_BIN_EXE_palyra-broken-jail"),
+    )
+}
+
 /// An owner that is nobody on this machine.
 pub(crate) const OWNER: u32 = 65_532;
 
@@ -46,6 +54,7 @@ pub(crate) struct House {
     pub(crate) sandbox: Sandbox,
     root: tempfile::TempDir,
     pub(crate) run_as: RunAs,
+    pub(crate) tier: Tier,
 }
 
 pub(crate) fn is_root() -> bool {
@@ -53,31 +62,54 @@ pub(crate) fn is_root() -> bool {
 }
 
 impl House {
-    /// With calls under the uid of this test.
+    /// Tier-B, under the uid of this test, or that of somebody else if this is root: then everything
+    /// in the house belongs to them, and what holds them back is not the file's owner.
     pub(crate) async fn new() -> Self {
         let run_as = if is_root() {
-            RunAs::Root
+            RunAs::Owner {
+                uid: OWNER,
+                gid: OWNER,
+            }
         } else {
             RunAs::Daemon
         };
-        Self::with(run_as).await
+        Self::with(Tier::B, run_as).await
     }
 
-    /// One per uid that calls can run under here. As root that is also somebody who is not, to whom
-    /// everything in the house belongs: what holds them back is not the file's owner.
-    pub(crate) async fn all() -> Vec<Self> {
-        let mut all = vec![Self::new().await];
-        if is_root() {
-            let owner = RunAs::Owner {
+    /// Tier-C. A root daemon lends a uid, and everything in the house belongs to somebody else.
+    pub(crate) async fn caged() -> Self {
+        let run_as = if is_root() {
+            RunAs::Lent {
                 uid: OWNER,
                 gid: OWNER,
-            };
-            all.push(Self::with(owner).await);
+            }
+        } else {
+            RunAs::Daemon
+        };
+        Self::with(Tier::C, run_as).await
+    }
+
+    /// Tier-C of a root daemon in a house of root's own. Only as root.
+    pub(crate) async fn caged_by_root() -> Self {
+        Self::with(Tier::C, RunAs::Lent { uid: 0, gid: 0 }).await
+    }
+
+    /// Tier-B, once for each uid that calls can run under here.
+    pub(crate) async fn all() -> Vec<Self> {
+        vec![Self::new().await]
+    }
+
+    /// One for each tier, and for each kind of owner that this test can have. What calls say about
+    /// process numbers means nothing outside of a cage.
+    pub(crate) async fn every() -> Vec<Self> {
+        let mut all = vec![Self::new().await, Self::caged().await];
+        if is_root() {
+            all.push(Self::caged_by_root().await);
         }
         all
     }
 
-    async fn with(run_as: RunAs) -> Self {
+    async fn with(tier: Tier, run_as: RunAs) -> Self {
         let root = tempfile::Builder::new()
             .prefix("palyra-it-")
             .tempdir()
@@ -90,7 +122,7 @@ impl House {
         std::fs::write(path.join("deep/home/inner/secret"), SECRET).unwrap();
         std::fs::write(path.join("deep/beside"), "not secret").unwrap();
         std::fs::copy(attacker(), path.join("attacker")).unwrap();
-        if let RunAs::Owner { uid, gid } = run_as {
+        if let RunAs::Owner { uid, gid } | RunAs::Lent { uid, gid } = run_as {
             for name in [
                 "",
                 "deep",
@@ -115,6 +147,7 @@ impl House {
             sandbox,
             root,
             run_as,
+            tier,
         }
     }
 
@@ -138,13 +171,21 @@ impl House {
             workspace: self.path("work"),
             workspace_id: UNKNOWN,
             stdin: None,
-            tier: Tier::B,
+            tier: self.tier,
             limits: Limits {
                 wall: Duration::from_secs(30),
                 ..Limits::default()
             },
             masked: vec![self.path("deep/home")],
             run_as: self.run_as,
+            home: None,
+            // Beside the workspace: in Tier-B everything is there anyway.
+            read_only: vec![self.path("attacker")],
+            egress: match self.tier {
+                Tier::B | Tier::Builtin => EgressEnforcementMode::None,
+                Tier::C => EgressEnforcementMode::Strict,
+            },
+            proc: ProcView::default(),
         }
     }
 
@@ -192,7 +233,7 @@ impl House {
     pub(crate) fn outside_command(&self, arguments: &[&str]) -> std::process::Command {
         let mut command = std::process::Command::new(self.path("attacker"));
         command.args(arguments).current_dir(self.path("work"));
-        if let RunAs::Owner { uid, gid } = self.run_as {
+        if let RunAs::Owner { uid, gid } | RunAs::Lent { uid, gid } = self.run_as {
             command.uid(uid).gid(gid);
         }
         command
@@ -216,11 +257,15 @@ impl House {
 
     pub(crate) async fn refuses(&self, arguments: &[&str]) {
         let ran = self.attack(arguments).await;
-        // EXDEV is how Landlock refuses to link or move something between folders.
-        let refused = ["EACCES", "EPERM", "EXDEV"];
+        // EXDEV is how Landlock refuses to link or move something between folders. In a cage most
+        // of the machine is not there, and the rest is read-only.
+        let refused: &[&str] = match self.tier {
+            Tier::B | Tier::Builtin => &["EACCES", "EPERM", "EXDEV"],
+            Tier::C => &["EACCES", "EPERM", "EXDEV", "ENOENT", "EROFS", "ESRCH"],
+        };
         let refused = refused
-            .map(|name| format!("refused: {name}\n"))
-            .contains(&ran.stdout().to_owned());
+            .iter()
+            .any(|name| ran.stdout() == format!("refused: {name}\n"));
         assert!(
             refused && ran.report.ending == Ending::Exited { code: 1 },
             "{arguments:?} as {:?}: {} {:?}",
@@ -240,6 +285,7 @@ impl House {
                 ..Limits::default()
             },
             masked: vec![self.path("deep/home")],
+            tier: self.tier,
             run_as: self.run_as,
         }
     }
@@ -266,7 +312,7 @@ impl House {
     }
 
     pub(crate) fn give(&self, path: &Path) {
-        if let RunAs::Owner { uid, gid } = self.run_as {
+        if let RunAs::Owner { uid, gid } | RunAs::Lent { uid, gid } = self.run_as {
             std::os::unix::fs::lchown(path, Some(uid), Some(gid)).unwrap();
         }
     }

@@ -9,6 +9,7 @@
 )]
 
 mod behaviour;
+mod caged;
 mod clients;
 mod death;
 mod endurance;

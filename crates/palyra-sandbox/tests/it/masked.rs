@@ -4,7 +4,7 @@ use super::fixture::{House, SECRET, is_root};
 
 #[tokio::test]
 async fn it_cannot_be_read_listed_or_written() {
-    for house in House::all().await {
+    for house in House::every().await {
         let home = house.text("deep/home");
         for attack in [
             ["read", &format!("{home}/secret")],
@@ -28,7 +28,7 @@ async fn it_cannot_be_read_listed_or_written() {
 
 #[tokio::test]
 async fn it_cannot_be_emptied_or_removed() {
-    for house in House::all().await {
+    for house in House::every().await {
         let secret = house.text("deep/home/secret");
         house.refuses(&["truncate", &secret]).await;
         house.refuses(&["remove", &secret]).await;
@@ -40,7 +40,7 @@ async fn it_cannot_be_emptied_or_removed() {
 
 #[tokio::test]
 async fn links_and_the_roads_of_proc_lead_nowhere() {
-    for house in House::all().await {
+    for house in House::every().await {
         let secret = house.text("deep/home/secret");
         std::os::unix::fs::symlink(house.path("deep/home"), house.path("work/link")).unwrap();
         std::os::unix::fs::symlink(&secret, house.path("work/file-link")).unwrap();
@@ -60,7 +60,7 @@ async fn links_and_the_roads_of_proc_lead_nowhere() {
 
 #[tokio::test]
 async fn it_cannot_be_linked_or_moved_out() {
-    for house in House::all().await {
+    for house in House::every().await {
         let (secret, home) = (house.text("deep/home/secret"), house.text("deep/home"));
         let to = house.text("work/taken");
         house.holds(&["hard-link", &secret, &to]).await;
@@ -100,6 +100,7 @@ async fn new_neighbours_are_noticed() {
     for round in 0..5 {
         let name = format!("deep/new-{round}");
         std::fs::create_dir(house.path(&name)).unwrap();
+        house.give(&house.path(&name));
         house
             .attack(&["create", &house.text(&format!("{name}/file"))])
             .await
@@ -111,6 +112,7 @@ async fn new_neighbours_are_noticed() {
 async fn a_mask_reached_by_a_link_is_hidden_and_the_link_cannot_be_replaced() {
     let house = House::new().await;
     std::fs::create_dir(house.path("place")).unwrap();
+    house.give(&house.path("place"));
     std::os::unix::fs::symlink(house.path("deep/home"), house.path("place/home")).unwrap();
     let mut plan = house.plan(&[
         &house.text("attacker"),
@@ -174,7 +176,7 @@ async fn root_finds_no_other_way_in() {
         println!("not run: needs root");
         return;
     }
-    let house = House::new().await;
+    let house = House::caged_by_root().await;
     let (secret, home) = (house.text("deep/home/secret"), house.text("deep/home"));
     house.holds(&["open-by-handle", &secret]).await;
     house.holds(&["clone-tree", &home]).await;

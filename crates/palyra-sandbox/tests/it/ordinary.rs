@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 
-use super::fixture::{BINARIES, OWNER, attacker, is_root, jail};
+use super::fixture::{BINARIES, OWNER, attacker, broken_jail, is_root, jail};
 
 #[test]
 #[expect(
@@ -20,6 +20,7 @@ fn everything_holds_for_a_daemon_that_is_not_root() {
     std::fs::copy(std::env::current_exe().unwrap(), &tests).unwrap();
     std::fs::copy(jail(), here.path().join("palyra-jail")).unwrap();
     std::fs::copy(attacker(), here.path().join("palyra-attacker")).unwrap();
+    std::fs::copy(broken_jail(), here.path().join("palyra-broken-jail")).unwrap();
     let output = std::process::Command::new(&tests)
         // Programs of this machine may be out of that uid's reach: run as whoever runs the tests.
         .args([
@@ -38,8 +39,10 @@ fn everything_holds_for_a_daemon_that_is_not_root() {
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}");
-    assert!(
-        text.contains("test masked::it_cannot_be_read_listed_or_written ... ok"),
-        "{text}"
-    );
+    for test in [
+        "masked::it_cannot_be_read_listed_or_written",
+        "caged::a_helper_without_one_of_the_walls_is_refused",
+    ] {
+        assert!(text.contains(&format!("test {test} ... ok")), "{text}");
+    }
 }

@@ -8,7 +8,7 @@ use super::fixture::House;
 
 #[tokio::test]
 async fn unix_sockets_outside_cannot_be_reached() {
-    for house in House::all().await {
+    for house in House::every().await {
         let stream = house.text("work/stream");
         let datagram = house.text("work/datagram");
         let _stream = UnixListener::bind(&stream).unwrap();
@@ -37,7 +37,7 @@ async fn unix_sockets_outside_cannot_be_reached() {
 
 #[tokio::test]
 async fn a_pair_cannot_be_pointed_outside() {
-    for house in House::all().await {
+    for house in House::every().await {
         let path = house.text("work/datagram");
         let _socket = UnixDatagram::bind(&path).unwrap();
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o777))
@@ -61,7 +61,7 @@ async fn other_families_are_allowed() {
 
 #[tokio::test]
 async fn io_uring_is_refused() {
-    for house in House::all().await {
+    for house in House::every().await {
         house.holds(&["io-uring"]).await;
     }
 }
@@ -69,7 +69,7 @@ async fn io_uring_is_refused() {
 #[tokio::test]
 #[cfg(target_arch = "x86_64")]
 async fn calls_of_other_abis_are_refused() {
-    for house in House::all().await {
+    for house in House::every().await {
         // A kernel without the 32-bit table kills with SIGSEGV outside: then there is no attack.
         if house.outside(&["i386"]).status.success() {
             let ran = house.attack(&["i386"]).await;

@@ -25,8 +25,10 @@ pub(crate) struct Cell {
 /// Which daemon.
 #[derive(Clone, Copy)]
 enum Of {
-    /// Root's, on a workspace of somebody else: it steps down.
+    /// Root's, on a workspace of somebody else.
     Root,
+    /// Root's, on a workspace of root's.
+    RootAlone,
     /// The workspace's owner's.
     User,
 }
@@ -34,18 +36,27 @@ enum Of {
 impl Cell {
     /// Every column that can be had here.
     pub(crate) fn all() -> Vec<Self> {
-        let mut all = vec![Self::new("B user", Promise::B, "b", Of::User)];
+        let mut all = vec![
+            Self::new("B user", Promise::B, "b", Of::User),
+            Self::new("C user", Promise::C, "c", Of::User),
+        ];
         if is_root() {
             all.push(Self::new("B root", Promise::B, "b", Of::Root));
+            all.push(Self::new("C root", Promise::C, "c", Of::Root));
+            // Tier-B refuses to work there.
+            all.push(Self::new("C root, its own", Promise::C, "c", Of::RootAlone));
         }
         all
     }
 
     fn new(head: &'static str, promise: Promise, tier: &'static str, of: Of) -> Self {
-        let owner = is_root().then_some(OWNER);
+        let owner = match of {
+            Of::User | Of::Root => is_root().then_some(OWNER),
+            Of::RootAlone => None,
+        };
         let builder = match (of, owner) {
             (Of::User, Some(uid)) => Daemon::builder().uid(uid),
-            (Of::User | Of::Root, _) => Daemon::builder(),
+            (Of::User | Of::Root | Of::RootAlone, _) => Daemon::builder(),
         };
         let mut daemon = builder.prepare();
         chown(daemon.workspace(), owner, owner).unwrap();
@@ -116,8 +127,9 @@ impl Cell {
                 let answer = ran.json();
                 let code = ["error", "problem"].map(|part| answer[part]["code"].as_str());
                 match code.into_iter().flatten().next() {
-                    Some(code) => Verdict::Held(code.to_owned()),
-                    None => Verdict::Broken(format!("{ran:?}")),
+                    // A sandbox that refuses everything holds nothing.
+                    Some(code) if !code.starts_with("sandbox_") => Verdict::Held(code.to_owned()),
+                    Some(_) | None => Verdict::Broken(format!("{ran:?}")),
                 }
             }
         }

@@ -1,0 +1,246 @@
+//! The second process of a cage: puts on the last walls, looks whether all of them stand, and
+//! becomes the program or does the file work.
+//!
+//! What needs rights comes first (limits, uid), then Landlock, then the capabilities go, and the
+//! filter is last because every other step needs calls that it refuses.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use palyra_core::{FileOperation, RunErrorKind};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{DumpableBehavior, Pid, Resource, Rlimit};
+use rustix::thread::{Gid, Uid};
+
+use super::server::Shared;
+use super::sight::{self, Wall};
+use super::target::{self, Program, Refusal};
+use super::{files, init};
+use crate::landlock::{self, Abi, Access, Ruleset};
+use crate::sys;
+use crate::tier_c::cage::Writing;
+use crate::wire::{self, CagedOrder, Handles, Order, Report, Work};
+
+/// A call in a cage, as both of its processes know it.
+pub(super) struct Caged<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) supervisor: Pid,
+    pub(super) order: &'a Order,
+    pub(super) caged: &'a CagedOrder,
+    pub(super) handles: &'a Handles<OwnedFd>,
+    pub(super) ahead: &'a sight::Ahead,
+}
+
+/// Its life. The result is its exit code, unless it became another program.
+pub(super) fn run(call: &Caged<'_>, go: &OwnedFd) -> i32 {
+    // Nobody says so when the cage could not be built: then this process ends with its namespace.
+    let told = rustix::io::retry_on_intr(|| rustix::io::read(go, &mut [0; 1]));
+    if told != Ok(1) {
+        return target::DID_NOT_RUN;
+    }
+    match call.carry_out() {
+        Ok(()) => 0,
+        Err(refusal) => target::refuse(&call.handles.report, refusal),
+    }
+}
+
+/// Goes through the motions once while nobody waits; see [`target::rehearse`].
+pub(super) fn rehearse(packet: &mut [u8], ahead: &sight::Ahead) {
+    target::rehearse_order(packet);
+    std::hint::black_box(sight::Seen::look(&[], &[], Path::new("/"), ahead));
+}
+
+impl Caged<'_> {
+    fn misses(&self, wall: Wall) -> bool {
+        self.shared.missing == Some(wall)
+    }
+
+    fn carry_out(&self) -> Result<(), Refusal> {
+        let Order {
+            work,
+            limits,
+            landlock_abi,
+            masked,
+            ..
+        } = self.order;
+        let program = match work {
+            Work::Process {
+                program, argv, env, ..
+            } => Some(Program::new(program, argv, env, Path::new("/tmp"))?),
+            Work::File { .. } | Work::Probe => None,
+        };
+        if !self.misses(Wall::Session) {
+            rustix::process::setsid()
+                .map_err(|error| Refusal::degraded("a session of its own", error))?;
+        }
+        let limits = self
+            .limit(limits)
+            .map_err(|error| Refusal::degraded("a limit", error))?;
+        self.become_owner()
+            .map_err(|error| Refusal::degraded("the uid", error))?;
+        // Its files in /proc are its own from here on, as they will be for the program. Nobody but
+        // this process is there to look at them.
+        rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)
+            .map_err(|error| Refusal::degraded("a process", error))?;
+        if let Work::Process { cwd, decided, .. } = work {
+            target::enter(cwd, decided.cwd)?;
+        }
+        target::standard_streams(self.handles)
+            .map_err(|error| Refusal::degraded("a descriptor", error))?;
+        let abi = Abi::from_number(*landlock_abi);
+        if !self.misses(Wall::Landlock) {
+            self.landlock(abi)
+                .map_err(|error| Refusal::degraded("landlock", error))?;
+        }
+        if !self.misses(Wall::Capabilities) {
+            init::drop_bounding_set()
+                .and_then(|()| init::drop_capabilities())
+                .map_err(|error| Refusal::degraded("dropping capabilities", error))?;
+        }
+        if !self.misses(Wall::Seccomp) {
+            let filters = &self.shared.filters;
+            filters
+                .put_on(work)
+                .map_err(|error| Refusal::degraded("seccomp", error))?;
+        }
+        let expected = sight::Expected {
+            abi,
+            limits: &limits,
+            lent: self.caged.lent,
+            isolated_network: self.caged.cage.isolated_network,
+            outside: &self.shared.namespaces,
+            ids: self.shared.ids,
+        };
+        let workspace = self.workspace();
+        let seen = sight::Seen::look(masked, &limits, workspace, self.ahead);
+        let layers = sight::judge(&expected, &seen)
+            .map_err(|missing| Refusal::new(RunErrorKind::SandboxDegraded, missing))?;
+        let confined = Report::Confined {
+            supervisor: self.supervisor.as_raw_nonzero().get(),
+            session: None,
+            layers,
+        };
+        wire::send_value(&self.handles.report, &confined)
+            .map_err(|error| Refusal::new(RunErrorKind::RuntimeFailure, error.to_string()))?;
+        self.work(program)
+    }
+
+    fn work(&self, program: Option<Program>) -> Result<(), Refusal> {
+        match (&self.order.work, program) {
+            (
+                Work::Process {
+                    program: path,
+                    decided,
+                    ..
+                },
+                Some(program),
+            ) => {
+                target::is_the_program(path, decided.program)?;
+                Err(program.exec())
+            }
+            (
+                Work::File {
+                    workspace,
+                    workspace_id,
+                    operation,
+                },
+                _,
+            ) => {
+                sys::ignore_file_size_signal();
+                let files = files::Workspace::open(workspace, &self.order.masked)?;
+                if files.id() != Some(*workspace_id) {
+                    return Err(target::changed("the workspace", workspace));
+                }
+                files.carry_out(operation, self.order.limits.output_bytes)
+            }
+            (Work::Probe | Work::Process { .. }, _) => Ok(()),
+        }
+    }
+
+    fn workspace(&self) -> &Path {
+        use crate::tier_c::cage::Step;
+        let mut steps = self.caged.cage.steps.iter();
+        let found = steps.find_map(|step| match step {
+            Step::Workspace { at, .. } => Some(at.as_path()),
+            Step::Link { .. }
+            | Step::Read { .. }
+            | Step::Scratch { .. }
+            | Step::Device { .. }
+            | Step::Terminals
+            | Step::Proc { .. }
+            | Step::Cover { .. } => None,
+        });
+        found.unwrap_or_else(|| Path::new("/"))
+    }
+
+    fn limit(&self, limits: &palyra_core::Limits) -> io::Result<Vec<(Resource, Rlimit)>> {
+        let processes = [(Resource::Nproc, limits.processes)];
+        target::limit(limits, &processes, !self.misses(Wall::Limits))
+    }
+
+    /// Becomes the workspace's owner as this namespace spells it; outside that is a lent uid.
+    fn become_owner(&self) -> io::Result<()> {
+        let Some(lent) = self.caged.lent else {
+            return Ok(());
+        };
+        if self.misses(Wall::Identity) {
+            return Ok(());
+        }
+        let (uid, gid) = (Uid::from_raw(lent.owner), Gid::from_raw(lent.group));
+        rustix::thread::set_thread_groups(&[])?;
+        rustix::thread::set_thread_res_gid(gid, gid, gid)?;
+        // Keeps the rights inside its namespace, which the walls still to come need.
+        rustix::thread::set_keep_capabilities(true)?;
+        rustix::thread::set_thread_res_uid(uid, uid, uid)?;
+        let all = rustix::thread::capabilities(None)?;
+        let again = rustix::thread::CapabilitySets {
+            effective: all.permitted,
+            ..all
+        };
+        rustix::thread::set_capabilities(None, again)?;
+        Ok(rustix::thread::set_keep_capabilities(false)?)
+    }
+
+    /// Everything in the cage can be read, and written only where the plan says so. A file tool
+    /// gets the workspace alone.
+    fn landlock(&self, abi: Abi) -> io::Result<()> {
+        let ruleset = Ruleset::new(abi)?;
+        let grant = |path: &Path, access: Access| -> io::Result<()> {
+            let flags = OFlags::PATH | OFlags::CLOEXEC;
+            match rustix::fs::open(path, flags, Mode::empty()) {
+                Ok(handle) => ruleset.grant(handle, access, true),
+                Err(rustix::io::Errno::NOENT) => Ok(()),
+                Err(other) => Err(other.into()),
+            }
+        };
+        match &self.order.work {
+            Work::File {
+                workspace,
+                operation,
+                ..
+            } => {
+                let access = match operation {
+                    FileOperation::Read { .. } | FileOperation::List { .. } => Access::FileRead,
+                    FileOperation::Write { .. } | FileOperation::ApplyPatch { .. } => {
+                        Access::FileWrite
+                    }
+                };
+                grant(workspace, access)?;
+                grant(Path::new("/proc"), Access::FileRead)?;
+            }
+            Work::Process { .. } | Work::Probe => {
+                grant(Path::new("/"), Access::Read)?;
+                grant(Path::new("/dev"), Access::Devices)?;
+                for (path, writing) in &self.caged.cage.writable {
+                    let access = match writing {
+                        Writing::Workspace => Access::Workspace,
+                        Writing::Scratch => Access::Full,
+                    };
+                    grant(path, access)?;
+                }
+            }
+        }
+        landlock::restrict_self(ruleset.into_fd(), abi)
+    }
+}

@@ -1,0 +1,249 @@
+//! The cage of a call in Tier-C, as a plan: what is mounted where, in which order.
+//!
+//! Everything starts from an empty folder in memory. What is not listed here does not exist inside:
+//! the daemon's home, other people's files, sockets and credentials are not forbidden but absent.
+//! [`plan`] is pure and compared with a golden file; the helper carries it out step by step.
+
+use std::path::{Path, PathBuf};
+
+use palyra_core::plan::{EgressEnforcementMode, FileId, ProcView};
+use serde::{Deserialize, Serialize};
+
+use super::host::{Host, SystemFolder};
+
+/// What the cage of one call is made from.
+#[derive(Debug, Clone)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) workspace: &'a Path,
+    pub(crate) workspace_id: FileId,
+    /// Whether the workspace is to be written to.
+    pub(crate) writable: bool,
+    pub(crate) home: Option<&'a Path>,
+    pub(crate) read_only: &'a [PathBuf],
+    /// Every place that has to stay hidden, in canonical spelling.
+    pub(crate) masked: &'a [PathBuf],
+    pub(crate) egress: EgressEnforcementMode,
+    pub(crate) proc: ProcView,
+    /// How much the folders in memory may hold.
+    pub(crate) scratch: u64,
+    /// Without it there is nothing but the workspace: file tools start no program.
+    pub(crate) with_system: bool,
+}
+
+/// The cage.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Cage {
+    /// In this order: what comes later may lie inside what came before.
+    pub(crate) steps: Vec<Step>,
+    /// Where files can be made, and how freely.
+    pub(crate) writable: Vec<(PathBuf, Writing)>,
+    pub(crate) isolated_network: bool,
+    pub(crate) scratch: u64,
+}
+
+/// How freely files can be made in a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Writing {
+    /// Files, folders and links; nothing that others would trip over later.
+    Workspace,
+    /// Sockets and pipes as well: it goes with the call.
+    Scratch,
+}
+
+/// One thing that is put into the cage.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Step {
+    /// A link.
+    Link { at: PathBuf, to: PathBuf },
+    /// A folder or file of the machine's, for reading.
+    Read { at: PathBuf },
+    /// The workspace: the folder that was decided about and no other.
+    Workspace {
+        at: PathBuf,
+        id: FileId,
+        writable: bool,
+    },
+    /// A folder in memory.
+    Scratch { at: PathBuf, mode: u32 },
+    /// A device.
+    Device { at: PathBuf },
+    /// Terminals of its own.
+    Terminals,
+    /// The processes inside.
+    Proc { full: bool },
+    /// Something that is there and must not be seen.
+    Cover { at: PathBuf },
+}
+
+/// Why there can be no cage.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NoCage {
+    #[error("the workspace `{0}` is the whole machine, or one of the kernel's own folders")]
+    Workspace(PathBuf),
+    #[error("`{0}` is the daemon's home or inside it")]
+    Masked(PathBuf),
+}
+
+/// What `/proc` in full would give away or let be changed.
+const COVERED_IN_PROC: [&str; 10] = [
+    "sys",
+    "sysrq-trigger",
+    "kcore",
+    "keys",
+    "key-users",
+    "kmsg",
+    "kallsyms",
+    "timer_list",
+    "sched_debug",
+    "scsi",
+];
+
+/// The cage for a call.
+pub(crate) fn plan(host: &Host, wanted: &Wanted<'_>) -> Result<Cage, NoCage> {
+    let workspace = wanted.workspace;
+    let kernels = ["/proc", "/sys", "/dev"];
+    if workspace == Path::new("/") || kernels.iter().any(|own| workspace.starts_with(own)) {
+        return Err(NoCage::Workspace(workspace.to_owned()));
+    }
+    if wanted.masked.iter().any(|mask| workspace.starts_with(mask)) {
+        return Err(NoCage::Masked(workspace.to_owned()));
+    }
+    let mut steps = Vec::new();
+    let mut writable = Vec::new();
+    if wanted.with_system {
+        system(host, &mut steps);
+        scratch(wanted, &mut steps, &mut writable);
+        steps.extend(read_only(wanted, host));
+    }
+    steps.push(Step::Workspace {
+        at: workspace.to_owned(),
+        id: wanted.workspace_id,
+        writable: wanted.writable,
+    });
+    if wanted.writable {
+        writable.push((workspace.to_owned(), Writing::Workspace));
+    }
+    let full = wanted.proc == ProcView::Full;
+    steps.push(Step::Proc { full });
+    if full {
+        let at = |name| Path::new("/proc").join(name);
+        steps.extend(COVERED_IN_PROC.map(|name| Step::Cover { at: at(name) }));
+    }
+    steps.extend(covers(wanted, &steps));
+    Ok(Cage {
+        steps,
+        writable,
+        isolated_network: match wanted.egress {
+            EgressEnforcementMode::Strict => true,
+            EgressEnforcementMode::None => false,
+        },
+        scratch: wanted.scratch,
+    })
+}
+
+fn system(host: &Host, steps: &mut Vec<Step>) {
+    for folder in &host.system {
+        steps.push(match folder {
+            SystemFolder::Folder(at) => Step::Read { at: at.clone() },
+            SystemFolder::Link(at, to) => Step::Link {
+                at: at.clone(),
+                to: to.clone(),
+            },
+        });
+    }
+    for name in &host.devices {
+        steps.push(Step::Device {
+            at: Path::new("/dev").join(name),
+        });
+    }
+    steps.push(Step::Terminals);
+    let link = |at: &str, to: &str| Step::Link {
+        at: at.into(),
+        to: to.into(),
+    };
+    steps.extend([
+        link("/dev/ptmx", "pts/ptmx"),
+        link("/dev/fd", "/proc/self/fd"),
+        link("/dev/stdin", "/proc/self/fd/0"),
+        link("/dev/stdout", "/proc/self/fd/1"),
+        link("/dev/stderr", "/proc/self/fd/2"),
+    ]);
+}
+
+/// The folders in memory, but not where the workspace is or is above.
+fn scratch(wanted: &Wanted<'_>, steps: &mut Vec<Step>, writable: &mut Vec<(PathBuf, Writing)>) {
+    let common = [
+        (Path::new("/tmp"), 0o1777),
+        (Path::new("/var/tmp"), 0o1777),
+        (Path::new("/dev/shm"), 0o1777),
+    ];
+    let home = wanted.home.filter(|home| home.components().count() > 1);
+    for (at, mode) in common.into_iter().chain(home.map(|home| (home, 0o700))) {
+        let in_a_read_step = steps
+            .iter()
+            .any(|step| matches!(step, Step::Read { at: read } if at.starts_with(read)));
+        if at.starts_with(wanted.workspace) || in_a_read_step {
+            continue;
+        }
+        steps.push(Step::Scratch {
+            at: at.to_owned(),
+            mode,
+        });
+        // A right that Landlock grants on a folder reaches everything beneath, other mounts too.
+        let writing = match wanted.workspace.starts_with(at) {
+            true => Writing::Workspace,
+            false => Writing::Scratch,
+        };
+        writable.push((at.to_owned(), writing));
+    }
+}
+
+/// What else is shown: not what the workspace or a system folder shows anyway, and nothing that is
+/// above either of them or of a mask.
+fn read_only(wanted: &Wanted<'_>, host: &Host) -> Vec<Step> {
+    let mut all: Vec<&PathBuf> = wanted.read_only.iter().collect();
+    all.sort();
+    all.dedup();
+    let mut taken: Vec<&Path> = host
+        .system
+        .iter()
+        .filter_map(|folder| match folder {
+            SystemFolder::Folder(at) => Some(at.as_path()),
+            SystemFolder::Link(..) => None,
+        })
+        .chain([wanted.workspace])
+        .collect();
+    let mut steps = Vec::new();
+    for path in all {
+        let shown = taken.iter().any(|above| path.starts_with(above));
+        let hidden = wanted.masked.iter().any(|mask| path.starts_with(mask));
+        let root = path.components().count() < 2;
+        if shown || hidden || root {
+            continue;
+        }
+        taken.push(path);
+        steps.push(Step::Read { at: path.clone() });
+    }
+    steps
+}
+
+/// Masked places that something else in the cage would show.
+fn covers(wanted: &Wanted<'_>, steps: &[Step]) -> Vec<Step> {
+    let shown = |mask: &Path| {
+        steps.iter().any(|step| match step {
+            Step::Read { at } | Step::Workspace { at, .. } => mask.starts_with(at),
+            Step::Link { .. }
+            | Step::Scratch { .. }
+            | Step::Device { .. }
+            | Step::Terminals
+            | Step::Proc { .. }
+            | Step::Cover { .. } => false,
+        })
+    };
+    wanted
+        .masked
+        .iter()
+        .filter(|mask| shown(mask))
+        .map(|mask| Step::Cover { at: mask.clone() })
+        .collect()
+}
