@@ -26,6 +26,7 @@ node nodejs
 python3 python3
 curl curl
 cvc5 cvc5
+bwrap bubblewrap
 NEEDS
 }
 
@@ -38,16 +39,19 @@ bookworm nodejs 18.*
 bookworm python3 3.11.*
 bookworm curl 7.88.*
 bookworm cvc5 1.0.*
+bookworm bubblewrap 0.8.*
 trixie git 1:2.47.*
 trixie nodejs 20.*
 trixie python3 3.13.*
 trixie curl 8.14.*
 trixie cvc5 1.1.*
+trixie bubblewrap 0.11.*
 noble git 1:2.43.*
 noble nodejs 18.19.*
 noble python3 3.12.*
 noble curl 8.5.*
 noble cvc5 1.1.*
+noble bubblewrap 0.9.*
 PINS
 }
 

@@ -122,10 +122,11 @@ fn clients_are_pinned_under_ci_and_only_named_otherwise() {
         "python3=3.11.*",
         "curl=7.88.*",
         "cvc5=1.0.*",
+        "bubblewrap=0.8.*",
     ] {
         assert!(line.contains(pinned), "{line}");
     }
     let told = clients(false);
-    assert!(told.contains("tests that need git nodejs python3 curl cvc5 will not run"));
+    assert!(told.contains("tests that need git nodejs python3 curl cvc5 bubblewrap will not run"));
     assert!(!told.contains("--no-install-recommends"));
 }
