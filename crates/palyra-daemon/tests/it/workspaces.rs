@@ -66,6 +66,21 @@ fn a_workspace_behind_a_link_is_the_folder_it_leads_to() {
 }
 
 #[test]
+fn the_whole_machine_is_no_workspace() {
+    for (daemon, _) in daemons() {
+        for folder in ["/", "/proc", "/dev"] {
+            refused(&on(&daemon, Path::new(folder), &["true"]));
+            let read = ["call", "palyra.fs.list", "--args", r#"{"path":"."}"#];
+            let mut words = read.to_vec();
+            words.extend(["--workspace", folder]);
+            let ran = daemon.palyra(&words).expect_code(1);
+            assert_eq!(ran.stderr.matches("hint:").count(), 1, "{ran:?}");
+        }
+        leftovers::none_after(daemon);
+    }
+}
+
+#[test]
 fn names_with_newlines_work_and_names_that_are_no_text_are_refused() {
     for (daemon, owner) in daemons() {
         let odd = beside(&daemon, "new\nline 'quoted' \"twice\" \\ $(x)", owner);
