@@ -212,25 +212,22 @@ fn a_read_only_workspace_can_be_read_and_not_written() {
 
 #[test]
 fn a_workspace_of_100_000_files_is_one_like_any_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let many = folder.path().join("many");
+    std::fs::create_dir(&many).unwrap();
+    for number in 0..100_000 {
+        std::fs::File::create(many.join(number.to_string())).unwrap();
+    }
     for (daemon, owner) in daemons() {
-        let many = daemon.workspace().join("many");
-        std::fs::create_dir(&many).unwrap();
-        chown(&many, owner, owner).unwrap();
-        for number in 0..100_000 {
-            std::fs::File::create(many.join(number.to_string())).unwrap();
-        }
-        let count = ["exec", "--quiet", "--", "sh", "-c", "ls -U many | wc -l"];
-        let ran = daemon.palyra(&count).expect_code(0);
-        assert_eq!(ran.stdout.trim(), "100000");
+        chown(folder.path(), owner, owner).unwrap();
+        let ran = on(&daemon, folder.path(), &["sh", "-c", "ls -U many | wc -l"]);
+        assert_eq!(ran.expect_code(0).stdout.trim(), "100000");
         // A tool gives part of it and says so.
-        let list = [
-            "call",
-            "palyra.fs.list",
-            "--json",
-            "--args",
-            r#"{"path":"many"}"#,
-        ];
-        let listed = daemon.palyra(&list).expect_code(0).json();
+        let path = folder.path().to_str().unwrap();
+        let list = ["call", "palyra.fs.list", "--json", "--workspace", path];
+        let mut words = list.to_vec();
+        words.extend(["--args", r#"{"path":"many"}"#]);
+        let listed = daemon.palyra(&words).expect_code(0).json();
         let given = listed["output"]["entries"].as_array().unwrap().len();
         assert!(given > 0 && given < 100_000, "{given}");
         assert_eq!(listed["output"]["truncated"], true);

@@ -291,9 +291,13 @@ fn remove(path: &Path) {
     }
 }
 
+/// By a program of its own: a handle that this process has open for writing may be in the hands of
+/// somebody who is just being started, and what is written to cannot be run.
 fn copy(to: &Path, mode: u32) {
-    std::fs::copy(bin("palyra-attack"), to).unwrap();
-    std::fs::set_permissions(to, PermissionsExt::from_mode(mode)).unwrap();
+    let mut install = Command::new("install");
+    install.arg(format!("--mode={mode:o}"));
+    let done = install.arg(bin("palyra-attack")).arg(to).status();
+    assert!(done.unwrap().success());
 }
 
 /// Whoever runs it becomes somebody else, or waits for ever. One that was special before the attack

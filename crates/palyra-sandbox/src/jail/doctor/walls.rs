@@ -38,8 +38,7 @@ pub(super) fn landlock() -> Tried {
 pub(super) fn seccomp() -> Tried {
     let abi = Abi::of_this_kernel().unwrap_or(Abi::from_number(1));
     rustix::thread::set_no_new_privs(true).at("no_new_privs")?;
-    let filter = crate::seccomp::for_call(abi, Caller::Program)
-        .map_err(|error| useless("a filter", &error.to_string()))?;
+    let filter = crate::seccomp::for_call(abi, Caller::Program);
     seccompiler::apply_filter(&filter)
         .map_err(|error| useless("putting it in force", &error.to_string()))?;
     match rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None) {
