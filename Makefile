@@ -36,7 +36,7 @@ crash: ## kill -9 at 500 points under load (./test does 25), the power cut at 2,
 attacks: ## every attack on the sandbox, the daemon and policy, with its control, one by one
 	@$(READY); cargo build --workspace --locked --bins; \
 	cargo test --locked -p palyra-sandbox --test it -- --nocapture --test-threads=1; \
-	cargo test --locked -p palyra-daemon --test it -- tool_is_no_principal --nocapture --test-threads=1; \
+	cargo test --locked -p palyra-daemon --test it -- attacks:: tool_is_no_principal --nocapture --test-threads=1; \
 	cargo test --locked -p palyra-policy --test it -- attacks --nocapture --test-threads=1; \
 	cargo test --locked -p palyra-effects --test it -- --nocapture --test-threads=1
 

@@ -75,6 +75,32 @@ pub struct Status {
     pub warnings: Vec<String>,
 }
 
+/// What `GET /api/v1/doctor` says: what this machine gives to the sandbox, really tried.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Doctor {
+    /// Whether Tier-C can run.
+    pub tier_c: bool,
+    /// Whether Tier-B can run.
+    pub tier_b: bool,
+    /// One by one.
+    pub checks: Vec<DoctorCheck>,
+}
+
+/// One thing that was tried.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DoctorCheck {
+    /// Which, such as `landlock` or `user_namespace`.
+    pub name: String,
+    /// `works`, `missing` or `not_needed`.
+    pub state: String,
+    /// What it is needed for.
+    pub needed_for: String,
+    /// What was seen.
+    pub found: String,
+    /// What to do about it; absent when it works.
+    pub remedy: Option<String>,
+}
+
 /// A tool, as listed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Tool {

@@ -61,6 +61,8 @@ pub enum Command {
     Init(Init),
     /// Show whether the daemon runs, who you are to it, and what waits for you
     Status(Whom),
+    /// Try what this machine gives to the sandbox, and what to do about the rest
+    Doctor(Whom),
     /// Run a program in the sandbox, if policy or a person allows it, and record it
     Exec(Exec),
     /// Call one tool with JSON arguments and print what it gives back
@@ -93,7 +95,7 @@ impl Command {
     pub const fn whom(&self) -> Option<&AsAgent> {
         let whom = match self {
             Self::Init(_) | Self::Completions(_) | Self::Man(_) | Self::ExitCodes => return None,
-            Self::Status(whom) => whom,
+            Self::Status(whom) | Self::Doctor(whom) => whom,
             Self::Exec(exec) => &exec.whom,
             Self::Call(call) => &call.whom,
             Self::Agents(agents) => &agents.whom,

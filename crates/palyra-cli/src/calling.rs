@@ -217,7 +217,7 @@ fn usual_words(outcome: Outcome) -> Option<(&'static str, &'static str)> {
         Outcome::Failed => ("failed", "see why with `palyra calls show CALL`"),
         Outcome::SandboxUnavailable => (
             "the sandbox cannot be built here",
-            "see what is missing with `palyra status`",
+            "see what is missing with `palyra doctor`",
         ),
         Outcome::Interrupted => (
             "the daemon ended while it ran; whether it finished is not known",

@@ -5,6 +5,7 @@ pub(crate) mod approvals;
 mod attest;
 mod call;
 mod calls;
+mod doctor;
 mod exec;
 mod init;
 mod journal;
@@ -38,6 +39,7 @@ pub async fn run(command: Command, output: Output) -> Result<Exit, Failure> {
         Command::ExitCodes => shell::exit_codes(&output),
         Command::Policy(args) => policy::run(&args.action, &output, session).await,
         Command::Status(_) => status::run(&session()?).await,
+        Command::Doctor(_) => doctor::run(&session()?).await,
         Command::Exec(args) => exec::run(&args, &session()?).await,
         Command::Call(args) => call::run(&args, &session()?).await,
         Command::Agents(args) => agents::run(&args.action, &session()?).await,

@@ -43,6 +43,19 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "palyra doctor",
+        &[
+            (
+                "palyra doctor",
+                "what works, what is missing, and the remedy",
+            ),
+            (
+                "palyra doctor --json",
+                "for a script; 6 when Tier-C cannot run",
+            ),
+        ],
+    ),
+    (
         "palyra exec",
         &[
             ("palyra exec -- git status", "in the current folder"),

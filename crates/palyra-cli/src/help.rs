@@ -193,6 +193,7 @@ mod tests {
         let id = "_01kgq5r7h3e8x2m4n6p8q0s2t4";
         for line in [
             "status".to_owned(),
+            "doctor".to_owned(),
             "exec --as agent:x -- id".to_owned(),
             "call palyra.echo".to_owned(),
             "agents list".to_owned(),

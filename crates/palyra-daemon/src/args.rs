@@ -1,6 +1,6 @@
 //! The daemon's few arguments.
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use palyra_core::Span;
 
 /// How `palyrad` is started.
@@ -11,9 +11,15 @@ use palyra_core::Span;
     about = "The Palyra daemon: every tool call is decided, approved, executed and attested here",
     before_help = "Examples:\n  palyrad                     in the foreground, logs on stderr\n  \
                    PALYRA_HOME=/srv/p palyrad  everything under one folder\n  \
-                   palyrad --log-format json   logs for a machine to read"
+                   palyrad --log-format json   logs for a machine to read\n  \
+                   palyrad doctor              what this machine gives to the sandbox",
+    args_conflicts_with_subcommands = true
 )]
 pub struct Args {
+    /// Something else than being a daemon.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+
     /// Leave the terminal, write the log to a file, and end when idle.
     #[arg(long)]
     pub detached: bool,
@@ -29,4 +35,15 @@ pub struct Args {
     /// `text` or `json`; overrides `[log] format`.
     #[arg(long, value_name = "FORMAT")]
     pub log_format: Option<crate::config::LogFormat>,
+}
+
+/// What `palyrad` does instead of being a daemon.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Try what this machine gives to the sandbox, without a daemon; 6 when Tier-C cannot run
+    Doctor {
+        /// Print one JSON document instead of text
+        #[arg(long)]
+        json: bool,
+    },
 }

@@ -9,6 +9,7 @@
 
 pub mod args;
 pub mod config;
+pub mod doctor;
 pub mod door;
 pub mod folders;
 pub mod log;

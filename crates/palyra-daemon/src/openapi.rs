@@ -4,7 +4,7 @@ use palyra_api::wire;
 use utoipa::OpenApi;
 
 use crate::routes::{
-    agents, approvals, calls, journal, judging, keeping, policy, proofs, status, tools,
+    agents, approvals, calls, doctor, journal, judging, keeping, policy, proofs, status, tools,
 };
 
 /// The whole API.
@@ -20,6 +20,7 @@ use crate::routes::{
     paths(
         status::healthz,
         status::status,
+        doctor::examine,
         tools::list,
         tools::show,
         agents::list,

@@ -153,11 +153,15 @@ async fn serve(
     Ok(())
 }
 
-async fn open_sandbox(masked: &[PathBuf], clock: &Arc<dyn Clock>) -> anyhow::Result<Sandbox> {
+/// The helper that was built and installed with this daemon.
+pub(crate) fn helper() -> anyhow::Result<PathBuf> {
     let own = std::env::current_exe().context("this program's own path is unknown")?;
-    let helper = own.with_file_name("palyra-jail");
+    Ok(own.with_file_name("palyra-jail"))
+}
+
+async fn open_sandbox(masked: &[PathBuf], clock: &Arc<dyn Clock>) -> anyhow::Result<Sandbox> {
     let settings = SandboxSettings {
-        helper,
+        helper: helper()?,
         masked: masked.to_vec(),
         clock: Arc::clone(clock),
     };

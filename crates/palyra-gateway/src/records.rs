@@ -8,7 +8,7 @@ use palyra_core::{
 };
 use palyra_journal::{Expected, JournalError, JournalState, JournalStore, Kept, RowQuery};
 use palyra_policy::{Action, Resource};
-use palyra_sandbox::SandboxStatus;
+use palyra_sandbox::{DoctorReport, SandboxStatus};
 
 use crate::calls::{CALLS, CallRow, CallState};
 use crate::error::{Refusal, RefusalKind};
@@ -117,6 +117,24 @@ impl GatewayService {
             journal_state: self.0.journal.state(),
             sandbox: self.0.sandbox.status(),
             interrupted: self.0.interrupted.clone(),
+        })
+    }
+
+    /// What this machine gives to the sandbox, tried in the daemon's own context.
+    ///
+    /// # Errors
+    /// Policy forbids it, or the helper does not answer.
+    pub async fn examine(&self, caller: &Caller) -> Result<DoctorReport, Refusal> {
+        self.allowed(caller, Action::DaemonStatus, Resource::Daemon)?;
+        self.0.sandbox.examine().await.map_err(|error| {
+            let next_step = "look at the daemon's log; `palyra-jail` belongs beside `palyrad`";
+            let message = format!("the sandbox's helper does not answer: {error}");
+            Refusal::new(
+                RefusalKind::Unavailable,
+                "sandbox_unavailable",
+                message,
+                next_step,
+            )
         })
     }
 

@@ -35,9 +35,18 @@ impl Image {
         Ok(Self(file.into()))
     }
 
-    /// Its name to the process that is about to become it.
-    fn path(&self) -> String {
-        format!("/proc/self/fd/{}", self.0.as_raw_fd())
+    /// What starts it, with an empty environment. No `pre_exec`, so this is `posix_spawn`: the
+    /// daemon has threads and does not fork.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the helper that every tool is run by"
+    )]
+    pub(crate) fn command(&self) -> std::process::Command {
+        // Its name to the process that is about to become it.
+        let path = format!("/proc/self/fd/{}", self.0.as_raw_fd());
+        let mut command = std::process::Command::new(path);
+        command.arg0("palyra-jail").env_clear().current_dir("/");
+        command
     }
 }
 
@@ -50,9 +59,8 @@ pub(crate) struct Helper {
 }
 
 impl Helper {
-    /// Starts it with an empty environment, the control sockets as its standard input and error, a
-    /// handle of the daemon's temporary folder as its standard output, and nothing else. No
-    /// `pre_exec`, so this is `posix_spawn`: the daemon has threads and does not fork.
+    /// Starts it with the control sockets as its standard input and error, a handle of the daemon's
+    /// temporary folder as its standard output, and nothing else.
     pub(crate) fn start(
         image: &Image,
         cgroup: Option<&Path>,
@@ -60,15 +68,9 @@ impl Helper {
     ) -> io::Result<Self> {
         let (own, far) = control_pair()?;
         let (own_caged, far_caged) = control_pair()?;
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "this is the helper that every tool is run by"
-        )]
-        let child = std::process::Command::new(image.path())
-            .arg0("palyra-jail")
+        let child = image
+            .command()
             .arg(cgroup.unwrap_or_else(|| Path::new("-")))
-            .env_clear()
-            .current_dir("/")
             .stdin(Stdio::from(far))
             .stdout(temp.map_or_else(Stdio::null, Stdio::from))
             .stderr(Stdio::from(far_caged))

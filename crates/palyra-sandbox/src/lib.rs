@@ -21,15 +21,18 @@
 //! | `tier_c` | what a call in Tier-C is shown, as a pure plan; lent uids |
 //! | `call`, `output`, `helper`, `wire` | one call from the daemon's side, and the protocol |
 //! | `walls`, `surround`, `masks`, `landlock` | what a call may reach in the file system |
-//! | `seccomp` | which system calls it may not make |
+//! | `seccomp`, `bpf` | which system calls it may not make |
 //! | `inside` | whether a process belongs to a call |
 //! | `kit`, `tmp`, `cgroup` | what a call is given and what is cleared away after it |
+//! | `doctor` | what this machine gives, and what to do about what it does not |
 //! | [`jail`] | the helper itself |
 //! | `sys` | the `unsafe` parts |
 
+mod bpf;
 mod caged;
 mod call;
 mod cgroup;
+mod doctor;
 mod files;
 mod helper;
 mod inside;
@@ -54,6 +57,7 @@ mod tmp;
 mod walls;
 mod wire;
 
+pub use doctor::{Check, CheckState, DoctorReport, Needed, examine};
 pub use files::FileRunner;
 pub use output::{OutputChunk, OutputSink, OutputStream};
 pub use process::{ProcessRunner, run_constrained_process};

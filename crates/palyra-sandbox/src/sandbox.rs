@@ -307,6 +307,12 @@ impl Inner {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
+    /// The helper's program.
+    pub(crate) fn image(&self) -> io::Result<&Image> {
+        let image = self.image.as_ref();
+        image.map_err(|why| io::Error::other(why.clone()))
+    }
+
     /// The running helper; a new one when the last one is gone.
     fn helper(&self) -> io::Result<Arc<Helper>> {
         if self.stopping.is_cancelled() {
@@ -326,12 +332,8 @@ impl Inner {
                 cgroup.kill_all();
             }
         }
-        let image = self
-            .image
-            .as_ref()
-            .map_err(|why| io::Error::other(why.clone()))?;
         let helper = Helper::start(
-            image,
+            self.image()?,
             cgroup.map(|base| base.path.as_path()),
             self.temp
                 .as_ref()

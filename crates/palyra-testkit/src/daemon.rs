@@ -41,6 +41,8 @@ pub struct Daemon {
     folder: TempDir,
     bins: PathBuf,
     uid: Option<u32>,
+    variables: Vec<(String, String)>,
+    inherits: Option<PathBuf>,
 }
 
 impl DaemonBuilder {
@@ -96,6 +98,8 @@ impl DaemonBuilder {
             folder,
             bins,
             uid: self.uid,
+            variables: Vec::new(),
+            inherits: None,
         }
     }
 
@@ -112,7 +116,10 @@ impl DaemonBuilder {
 fn copies(to: &Path) -> PathBuf {
     std::fs::create_dir(to).expect("a folder");
     for name in ["palyra", "palyrad", "palyra-jail"] {
-        std::fs::copy(bin(name), to.join(name)).expect("a copy");
+        // By a program of its own: what this process writes to cannot be run while somebody whom
+        // another thread is just starting holds the handle too.
+        let copied = Command::new("cp").arg(bin(name)).arg(to).status();
+        assert!(copied.expect("cp").success(), "{name} was not copied");
     }
     to.to_owned()
 }
@@ -130,6 +137,27 @@ impl Daemon {
         DaemonBuilder::default()
     }
 
+    /// A variable for the daemon's own environment, from its next start on.
+    pub fn set_variable(&mut self, name: &str, value: &str) {
+        self.variables.push((name.to_owned(), value.to_owned()));
+    }
+
+    /// Has the daemon inherit this file as descriptor 9, from its next start on.
+    pub fn set_inherited(&mut self, file: PathBuf) {
+        self.inherits = Some(file);
+    }
+
+    fn palyrad(&self) -> Command {
+        let Some(file) = &self.inherits else {
+            return self.program("palyrad");
+        };
+        // A shell, because what Rust opens closes itself.
+        let mut command = self.command(Path::new("/bin/sh"));
+        command.args(["-c", r#"exec "$0" 9<"$1""#]);
+        command.arg(self.bins.join("palyrad")).arg(file);
+        command
+    }
+
     /// Starts it on the same home; it must not be running.
     pub fn start_again(&mut self, log_to: Option<&Path>) {
         assert!(self.child.is_none(), "it is running");
@@ -137,8 +165,9 @@ impl Daemon {
             None => Stdio::null(),
             Some(path) => std::fs::File::create(path).expect("a log").into(),
         };
-        let mut command = self.program("palyrad");
+        let mut command = self.palyrad();
         command
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log);
@@ -198,7 +227,11 @@ impl Daemon {
     /// A program of ours with a plain environment, in the workspace, as the daemon's uid.
     #[must_use]
     pub fn program(&self, name: &str) -> Command {
-        let mut command = Command::new(self.bins.join(name));
+        self.command(&self.bins.join(name))
+    }
+
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
         let path = std::env::var_os("PATH").unwrap_or_default();
         let user_home = std::env::var_os("HOME").unwrap_or_default();
         command

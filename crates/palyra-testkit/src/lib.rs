@@ -13,6 +13,7 @@
 )]
 
 mod daemon;
+pub mod probes;
 mod ran;
 
 pub use daemon::{Daemon, DaemonBuilder, bin};

@@ -3,6 +3,7 @@
 pub mod agents;
 pub mod approvals;
 pub mod calls;
+pub mod doctor;
 pub mod journal;
 pub mod judging;
 pub mod keeping;
@@ -58,6 +59,7 @@ pub fn router(gateway: GatewayService, about: About) -> Router {
         .route("/healthz", get(status::healthz))
         .route("/openapi.json", get(async || axum::Json(Api::openapi())))
         .route("/api/v1/status", get(status::status))
+        .route("/api/v1/doctor", get(doctor::examine))
         .route("/api/v1/tools", get(tools::list))
         .route("/api/v1/tools/{name}", get(tools::show))
         .route("/api/v1/agents", get(agents::list).post(agents::add))

@@ -3,14 +3,18 @@
 #![expect(
     clippy::disallowed_methods,
     clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "tests start programs; nothing of this ships"
+    reason = "tests start programs and tell what they saw; nothing of this ships"
 )]
 
 mod api;
 mod approvals;
+mod attacks;
 mod bad_input;
 mod crash;
+mod doctor;
 mod exec;
 mod floods;
 mod guarantees;
@@ -22,3 +26,4 @@ mod proofs;
 mod readme;
 mod scripts;
 mod tool_is_no_principal;
+mod workspaces;

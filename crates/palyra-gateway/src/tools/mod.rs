@@ -103,7 +103,7 @@ impl Place<'_> {
                 "root_in_tier_b",
                 format!("`{}`: {error}", path.display()),
                 "leave `--tier` out (Tier-C lends it a uid of its own), work on a folder of an \
-                 ordinary user, or see `palyra status` for what Tier-C lacks",
+                 ordinary user, or see `palyra doctor` for what Tier-C lacks",
             )
         })?;
         Ok(Ground {

@@ -206,7 +206,7 @@ fn tier(
                 RefusalKind::Unavailable,
                 "sandbox_unavailable",
                 "tier c is not available on this machine",
-                "see `palyra status` for what is missing, or use `--tier b`",
+                "see `palyra doctor` for what is missing, or use `--tier b`",
             ));
         }
         Some(_) | None => place.strongest(),

@@ -5,11 +5,12 @@
 //! filter is last because every other step needs calls that it refuses.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use palyra_core::{FileOperation, RunErrorKind};
 use rustix::fs::{Mode, OFlags};
+use rustix::net::{AddressFamily, SocketType};
 use rustix::process::{DumpableBehavior, Pid, Resource, Rlimit};
 use rustix::thread::{Gid, Uid};
 
@@ -34,12 +35,14 @@ pub(super) struct Caged<'a> {
 
 /// Its life. The result is its exit code, unless it became another program.
 pub(super) fn run(call: &Caged<'_>, go: &OwnedFd) -> i32 {
+    // It takes longest, and needs nothing of what is being built meanwhile.
+    let network = call.own_network();
     // Nobody says so when the cage could not be built: then this process ends with its namespace.
     let told = rustix::io::retry_on_intr(|| rustix::io::read(go, &mut [0; 1]));
     if told != Ok(1) {
         return target::DID_NOT_RUN;
     }
-    match call.carry_out() {
+    match network.and_then(|()| call.carry_out()) {
         Ok(()) => 0,
         Err(refusal) => target::refuse(&call.handles.report, refusal),
     }
@@ -54,6 +57,19 @@ pub(super) fn rehearse(packet: &mut [u8], ahead: &sight::Ahead) {
 impl Caged<'_> {
     fn misses(&self, wall: Wall) -> bool {
         self.shared.missing == Some(wall)
+    }
+
+    /// A network of its own, with a loopback for servers that a test starts and talks to.
+    fn own_network(&self) -> Result<(), Refusal> {
+        if !self.caged.cage.isolated_network || self.misses(Wall::Network) {
+            return Ok(());
+        }
+        sys::unshare(libc::CLONE_NEWNET)
+            .map_err(|error| Refusal::degraded("the network namespace", error))?;
+        rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)
+            .map_err(io::Error::from)
+            .and_then(|socket| sys::loopback_up(socket.as_fd()))
+            .map_err(|error| Refusal::degraded("the loopback", error))
     }
 
     fn carry_out(&self) -> Result<(), Refusal> {

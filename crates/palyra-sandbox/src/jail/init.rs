@@ -10,8 +10,8 @@
 //! * **an ordinary user's daemon**: the user namespace comes first, because it gives the rights to
 //!   build the rest; inside, everybody keeps the daemon's uid;
 //! * **a root daemon**: this process builds with root's own rights, and the target gets a user
-//!   namespace in which the workspace's owner stands for a uid that nobody has. Mounts and network
-//!   then belong to the machine's own user namespace, so no right inside is a right over them.
+//!   namespace in which the workspace's owner stands for a uid that nobody has. The mounts then
+//!   belong to the machine's own user namespace, so no right inside is a right over them.
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,7 +20,6 @@ use std::path::Path;
 use palyra_core::RunErrorKind;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
-use rustix::net::{AddressFamily, SocketType};
 use rustix::process::{DumpableBehavior, Pid, Signal, WaitOptions, WaitStatus};
 use rustix::thread::{CapabilitySet, CapabilitySets, Gid, Uid};
 
@@ -32,7 +31,7 @@ use crate::landlock::{self, Abi, Ruleset};
 use crate::sys;
 use crate::tier_c::cage::{Cage, Step};
 use crate::tier_c::uids::ORDINARY;
-use crate::wire::{self, Assignment, CagedOrder, Handles, Lent, Order, PACKET, Work};
+use crate::wire::{self, Assignment, CagedOrder, Handles, Lent, Order, PACKET};
 
 /// A uid and a gid outside.
 type Ids = (u32, u32);
@@ -171,52 +170,42 @@ fn keep_own_ids(shared: &Shared) -> io::Result<()> {
     Ok(())
 }
 
-/// The rest of the namespaces, and what only they need.
-fn rest_of_the_namespaces(cage: &Cage, missing: Option<sight::Wall>) -> Result<(), Refusal> {
+/// The namespaces that both processes of a cage share. The network is the target's own affair: it
+/// takes longest to make, and is made while this process puts the files together.
+fn rest_of_the_namespaces(missing: Option<sight::Wall>) -> Result<(), Refusal> {
     use sight::Wall;
     let all = [
         (Wall::Mounts, libc::CLONE_NEWNS),
         (Wall::Ipc, libc::CLONE_NEWIPC),
         (Wall::HostName, libc::CLONE_NEWUTS),
         (Wall::Cgroups, libc::CLONE_NEWCGROUP),
-        (Wall::Network, libc::CLONE_NEWNET),
     ];
-    let mut flags = 0;
-    for (wall, flag) in all {
-        let wanted = wall != Wall::Network || cage.isolated_network;
-        // The mount namespace is not left out even then: the machine's own would be rebuilt.
-        let left_out = missing == Some(wall) && wall != Wall::Mounts;
-        if wanted && !left_out {
-            flags |= flag;
-        }
-    }
+    // The mount namespace is never left out: the machine's own would be rebuilt.
+    let wanted = |wall: Wall| missing != Some(wall) || wall == Wall::Mounts;
+    let flags = all
+        .into_iter()
+        .filter(|(wall, _)| wanted(*wall))
+        .fold(0, |flags, (_, flag)| flags | flag);
     sys::unshare(flags).map_err(|error| unavailable(&error))?;
     if flags & libc::CLONE_NEWUTS != 0 {
         sys::set_host_name("palyra").map_err(|error| Refusal::degraded("the host name", error))?;
-    }
-    if flags & libc::CLONE_NEWNET != 0 {
-        // Its own loopback, for servers that a test starts and talks to.
-        rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)
-            .map_err(io::Error::from)
-            .and_then(|socket| sys::loopback_up(socket.as_fd()))
-            .map_err(|error| Refusal::degraded("the loopback", error))?;
     }
     mounts::cut_off()
 }
 
 fn begin_as_user(call: &Caged<'_>) -> Result<Pid, Refusal> {
     let cage = &call.caged.cage;
-    rest_of_the_namespaces(cage, call.shared.missing)?;
+    rest_of_the_namespaces(call.shared.missing)?;
+    let (wait, go) = pipe()?;
+    let child = sys::fork(None, || caged::run(call, &wait))
+        .map_err(|error| Refusal::degraded("a process", error))?;
     let parts = mounts::Parts {
         workspace: workspace_of(cage)?,
         processes: mounts::processes(full_proc(cage))?,
         owner: None,
     };
     build(call, parts)?;
-    let (wait, go) = pipe()?;
-    let child = sys::fork(None, || caged::run(call, &wait))
-        .map_err(|error| Refusal::degraded("a process", error))?;
-    confine_itself(call, None)?;
+    confine_itself(call)?;
     say_go(&go)?;
     Ok(child)
 }
@@ -246,7 +235,7 @@ fn begin_as_root(call: &Caged<'_>, link: &OwnedFd) -> Result<Pid, Refusal> {
         let message = "a root daemon runs nothing as root: the order lends no uid";
         Refusal::new(RunErrorKind::InvalidInput, message)
     })?;
-    rest_of_the_namespaces(cage, call.shared.missing)?;
+    rest_of_the_namespaces(call.shared.missing)?;
     let processes = mounts::processes(full_proc(cage))?;
     let tree = workspace_of(cage)?;
     let (child, go, ids) = start_lent(call, lent, &processes, &tree)?;
@@ -256,8 +245,9 @@ fn begin_as_root(call: &Caged<'_>, link: &OwnedFd) -> Result<Pid, Refusal> {
         owner: Some(ids),
     };
     build(call, parts)?;
-    confine_itself(call, Some(ids))?;
+    become_lent(ids).map_err(|error| Refusal::degraded("the first process's uid", error))?;
     tie_to(link).map_err(|error| Refusal::degraded("the tie to the supervisor", error))?;
+    confine_itself(call)?;
     say_go(&go)?;
     Ok(child)
 }
@@ -350,23 +340,25 @@ fn full_proc(cage: &Cage) -> bool {
     cage.steps.iter().any(full)
 }
 
+/// A root daemon's own rights end here.
+fn become_lent((uid, gid): Ids) -> io::Result<()> {
+    drop_bounding_set()?;
+    let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+    rustix::thread::set_thread_groups(&[])?;
+    rustix::thread::set_thread_res_gid(gid, gid, gid)?;
+    Ok(rustix::thread::set_thread_res_uid(uid, uid, uid)?)
+}
+
 /// From here on this process only waits and buries: it keeps no right to anything else. It must
 /// still be able to kill what is left, so signals are not scoped.
-fn confine_itself(call: &Caged<'_>, ids: Option<Ids>) -> Result<(), Refusal> {
+fn confine_itself(call: &Caged<'_>) -> Result<(), Refusal> {
     let abi = Abi::from_number(call.order.landlock_abi);
     let confined = || -> io::Result<()> {
         drop_bounding_set()?;
-        if let Some((uid, gid)) = ids {
-            let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
-            rustix::thread::set_thread_groups(&[])?;
-            rustix::thread::set_thread_res_gid(gid, gid, gid)?;
-            rustix::thread::set_thread_res_uid(uid, uid, uid)?;
-        }
         drop_capabilities()?;
         let nothing = Ruleset::without_scopes(abi)?;
         landlock::restrict_self(nothing.into_fd(), abi)?;
-        let filters = &call.shared.filters;
-        filters.put_on(&Work::Probe).map_err(io::Error::other)
+        call.shared.filters.put_on_init().map_err(io::Error::other)
     };
     confined().map_err(|error| Refusal::degraded("the first process's own walls", error))
 }

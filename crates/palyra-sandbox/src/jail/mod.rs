@@ -13,9 +13,12 @@
 //!
 //! A slot serves one call and is then gone. It is forked *before* it is needed, so that no call
 //! waits for a fork.
+//!
+//! `palyra-jail doctor` is something else: it tries what this machine gives (`doctor`), and ends.
 
 mod caged;
 mod children;
+mod doctor;
 mod files;
 mod init;
 mod mounts;
@@ -33,6 +36,12 @@ use std::process::ExitCode;
 /// daemon's temporary folder.
 #[must_use]
 pub fn main() -> ExitCode {
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|word| word == "doctor")
+    {
+        return doctor::main();
+    }
     start(None)
 }
 

@@ -369,9 +369,13 @@ impl Memory {
         };
         sys::mount_setattr(self.root.as_fd(), false, &attr)?;
         rustix::process::fchdir(&self.root)?;
-        // The old root goes on top of the new one, and away.
+        // The old root goes on top of the new one, and with it what `make` put on top of the old
+        // one. Both go away, the upper one first: whatever stays there is one `..` away from
+        // everybody inside, and Landlock does not cover modes and times.
         rustix::process::pivot_root(".", ".")?;
-        rustix::mount::unmount(".", UnmountFlags::DETACH)?;
+        for _ in [&self.all, &self.root] {
+            rustix::mount::unmount(".", UnmountFlags::DETACH)?;
+        }
         Ok(rustix::process::chdir("/")?)
     }
 }

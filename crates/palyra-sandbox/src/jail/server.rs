@@ -52,18 +52,19 @@ pub(super) struct Shared {
 
 /// The filters that calls put on.
 pub(super) struct Filters {
-    program: Option<BpfProgram>,
-    offline: Option<BpfProgram>,
-    file_tool: Option<BpfProgram>,
+    program: BpfProgram,
+    offline: BpfProgram,
+    file_tool: BpfProgram,
+    init: BpfProgram,
 }
 
 impl Filters {
-    /// What goes wrong here shows itself in every call, which is then refused.
     fn compile(abi: Abi) -> Self {
         Self {
-            program: seccomp::for_call(abi, Caller::Program).ok(),
-            offline: seccomp::for_call(abi, Caller::OfflineProgram).ok(),
-            file_tool: seccomp::for_call(abi, Caller::FileTool).ok(),
+            program: seccomp::for_call(abi, Caller::Program),
+            offline: seccomp::for_call(abi, Caller::OfflineProgram),
+            file_tool: seccomp::for_call(abi, Caller::FileTool),
+            init: seccomp::for_init(),
         }
     }
 
@@ -74,8 +75,12 @@ impl Filters {
             Work::Process { offline: true, .. } => &self.offline,
             Work::Process { .. } | Work::Probe => &self.program,
         };
-        let filter = filter.as_deref().ok_or("it could not be built")?;
         seccompiler::apply_filter(filter).map_err(|error| error.to_string())
+    }
+
+    /// Puts the first process of a cage behind its own.
+    pub(super) fn put_on_init(&self) -> Result<(), String> {
+        seccompiler::apply_filter(&self.init).map_err(|error| error.to_string())
     }
 }
 
@@ -178,10 +183,8 @@ fn inherited_folder() -> io::Result<Option<OwnedFd>> {
 ///
 /// What goes wrong here shows itself in the self-test of every target, which then refuses.
 fn close_the_doors(abi: Abi) {
-    if rustix::thread::set_no_new_privs(true).is_ok()
-        && let Ok(filter) = seccomp::for_helper(abi)
-    {
-        let _ = seccompiler::apply_filter(&filter);
+    if rustix::thread::set_no_new_privs(true).is_ok() {
+        let _ = seccompiler::apply_filter(&seccomp::for_helper(abi));
     }
 }
 

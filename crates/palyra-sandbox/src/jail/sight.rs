@@ -122,6 +122,8 @@ pub(super) struct Seen {
     root: Option<StatVfsMountFlags>,
     /// Making a folder in the root.
     in_the_root: Result<(), Errno>,
+    /// Whether `..` stays in the root; nothing may lie on top of it.
+    root_is_the_top: bool,
     workspace: Option<StatVfsMountFlags>,
     cgroup: Option<PathBuf>,
 }
@@ -196,6 +198,7 @@ impl Seen {
                 .collect(),
             root: flags(Path::new("/")),
             in_the_root: rustix::fs::access("/", rustix::fs::Access::WRITE_OK),
+            root_is_the_top: root_is_the_top(),
             workspace: flags(workspace),
             cgroup: ahead.cgroup.clone(),
         }
@@ -205,6 +208,19 @@ impl Seen {
 fn open(path: &Path, how: OFlags) -> Result<(), Errno> {
     let flags = how | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::empty()).map(drop::<OwnedFd>)
+}
+
+/// Whether above the root is the root: the same folder of the same mount.
+fn root_is_the_top() -> bool {
+    use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+    let id = |path: &str| {
+        let wanted = StatxFlags::INO | StatxFlags::MNT_ID;
+        let found = statx(CWD, path, AtFlags::empty(), wanted).ok()?;
+        let known = StatxFlags::from_bits_retain(found.stx_mask).contains(wanted);
+        known.then_some((found.stx_mnt_id, found.stx_ino))
+    };
+    let root = id("/");
+    root.is_some() && id("/..") == root
 }
 
 fn unix_socket() -> Result<(), Errno> {
@@ -309,7 +325,13 @@ fn root(seen: &Seen) -> Result<Layer, String> {
     if seen.in_the_root != Err(Errno::ROFS) {
         return Err(missing("the root", tried(seen.in_the_root)));
     }
-    Ok(layer("root", "its own, in memory, read-only"))
+    if !seen.root_is_the_top {
+        return Err(missing("the root", "something lies on top of it"));
+    }
+    Ok(layer(
+        "root",
+        "its own, in memory, read-only, nothing above it",
+    ))
 }
 
 fn workspace(expected: &Expected<'_>, seen: &Seen) -> Result<Layer, String> {
@@ -507,6 +529,7 @@ mod tests {
             limits: vec![(Resource::Core, limit(0))],
             root: Some(flags),
             in_the_root: Err(Errno::ROFS),
+            root_is_the_top: true,
             workspace: Some(StatVfsMountFlags::NOSUID | StatVfsMountFlags::from_bits_retain(4)),
             cgroup: Some("/palyra-1/call-7".into()),
         }
@@ -543,7 +566,7 @@ mod tests {
     #[test]
     fn each_missing_wall_of_a_cage_is_a_refusal() {
         type Change = fn(&mut Seen);
-        let changes: [(&str, Change); 33] = [
+        let changes: [(&str, Change); 34] = [
             ("the user namespace", |it| {
                 it.namespaces.0[0] = Some("user:[out]".into())
             }),
@@ -579,6 +602,7 @@ mod tests {
             ("the root", |it| it.root = Some(StatVfsMountFlags::NOSUID)),
             ("the root", |it| it.root = None),
             ("the root", |it| it.in_the_root = Ok(())),
+            ("the root", |it| it.root_is_the_top = false),
             ("the workspace", |it| {
                 it.workspace = Some(StatVfsMountFlags::NOSUID)
             }),

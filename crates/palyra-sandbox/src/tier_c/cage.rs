@@ -162,6 +162,7 @@ fn system(host: &Host, steps: &mut Vec<Step>) {
         to: to.into(),
     };
     steps.extend([
+        link("/var/tmp", "/tmp"),
         link("/dev/ptmx", "pts/ptmx"),
         link("/dev/fd", "/proc/self/fd"),
         link("/dev/stdin", "/proc/self/fd/0"),
@@ -172,11 +173,7 @@ fn system(host: &Host, steps: &mut Vec<Step>) {
 
 /// The folders in memory, but not where the workspace is or is above.
 fn scratch(wanted: &Wanted<'_>, steps: &mut Vec<Step>, writable: &mut Vec<(PathBuf, Writing)>) {
-    let common = [
-        (Path::new("/tmp"), 0o1777),
-        (Path::new("/var/tmp"), 0o1777),
-        (Path::new("/dev/shm"), 0o1777),
-    ];
+    let common = [(Path::new("/tmp"), 0o1777), (Path::new("/dev/shm"), 0o1777)];
     let home = wanted.home.filter(|home| home.components().count() > 1);
     for (at, mode) in common.into_iter().chain(home.map(|home| (home, 0o700))) {
         let in_a_read_step = steps
@@ -246,4 +243,121 @@ fn covers(wanted: &Wanted<'_>, steps: &[Step]) -> Vec<Step> {
         .filter(|mask| shown(mask))
         .map(|mask| Step::Cover { at: mask.clone() })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host() -> Host {
+        Host {
+            system: vec![
+                SystemFolder::Folder("/usr".into()),
+                SystemFolder::Link("/bin".into(), "usr/bin".into()),
+                SystemFolder::Folder("/etc".into()),
+            ],
+            devices: vec!["null", "zero"],
+        }
+    }
+
+    const ID: FileId = FileId {
+        device: 1,
+        inode: 2,
+    };
+
+    fn wanted<'a>(workspace: &'a str, masked: &'a [PathBuf]) -> Wanted<'a> {
+        Wanted {
+            workspace: Path::new(workspace),
+            workspace_id: ID,
+            writable: true,
+            home: Some(Path::new("/home/u")),
+            read_only: &[],
+            masked,
+            egress: EgressEnforcementMode::Strict,
+            proc: ProcView::Pids,
+            scratch: 1 << 20,
+            with_system: true,
+        }
+    }
+
+    fn paths(all: &[&str]) -> Vec<PathBuf> {
+        all.iter().map(PathBuf::from).collect()
+    }
+
+    /// The whole of it, as it was last looked at by a person.
+    #[test]
+    fn the_plan_is_as_it_was_agreed() {
+        let masked = paths(&["/home/u/.palyra", "/home/u/work/inner/home", "/run/palyra"]);
+        let shown = paths(&[
+            "/home/u/.rustup",
+            "/home/u/.cargo/bin",
+            "/home/u/.cargo/bin/again",
+            "/home/u/work/tools",
+            "/home/u/.palyra/bin",
+            "/usr/lib/x",
+            "/",
+        ]);
+        let wanted = Wanted {
+            read_only: &shown,
+            proc: ProcView::Full,
+            ..wanted("/home/u/work", &masked)
+        };
+        let made = plan(&host(), &wanted).unwrap();
+        let text = serde_json::to_string_pretty(&made).unwrap();
+        assert_eq!(
+            text,
+            include_str!("../../golden/cage.json").trim_end(),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn what_makes_no_cage_is_refused() {
+        let masked = paths(&["/home/u/.palyra"]);
+        for workspace in ["/", "/proc", "/proc/1", "/sys/fs", "/dev/shm"] {
+            let made = plan(&host(), &wanted(workspace, &masked));
+            assert_eq!(made, Err(NoCage::Workspace(workspace.into())));
+        }
+        for workspace in ["/home/u/.palyra", "/home/u/.palyra/blobs"] {
+            let made = plan(&host(), &wanted(workspace, &masked));
+            assert_eq!(made, Err(NoCage::Masked(workspace.into())));
+        }
+    }
+
+    /// A home directory as the workspace is the real one, with the masks in it covered.
+    #[test]
+    fn a_workspace_takes_the_place_of_a_folder_in_memory() {
+        let masked = paths(&["/home/u/.palyra"]);
+        for workspace in ["/home/u", "/home", "/tmp"] {
+            let made = plan(&host(), &wanted(workspace, &masked)).unwrap();
+            let in_memory = |at: &str| {
+                let at = PathBuf::from(at);
+                let mut steps = made.steps.iter();
+                steps.any(|step| matches!(step, Step::Scratch { at: here, .. } if *here == at))
+            };
+            assert_eq!(in_memory("/home/u"), workspace == "/tmp");
+            assert_eq!(in_memory("/tmp"), workspace != "/tmp");
+            let cover = Step::Cover {
+                at: "/home/u/.palyra".into(),
+            };
+            assert_eq!(made.steps.contains(&cover), workspace != "/tmp");
+        }
+    }
+
+    #[test]
+    fn a_file_tool_is_shown_its_workspace_and_nothing_else() {
+        let reading = Wanted {
+            with_system: false,
+            writable: false,
+            ..wanted("/home/u/work", &[])
+        };
+        let made = plan(&host(), &reading).unwrap();
+        let workspace = Step::Workspace {
+            at: "/home/u/work".into(),
+            id: ID,
+            writable: false,
+        };
+        assert_eq!(made.steps, [workspace, Step::Proc { full: false }]);
+        assert_eq!(made.writable, []);
+    }
 }
