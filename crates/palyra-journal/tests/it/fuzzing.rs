@@ -9,7 +9,7 @@ use palyra_journal::verify::{Trust, Verdict, verify_segment};
 use palyra_journal::{AttestationFile, Expected, JournalKeys};
 
 use crate::recording::executed;
-use crate::support::{Place, keys, started};
+use crate::support::{Place, blob_key, keys, started};
 
 fn cases() -> u64 {
     let wanted = std::env::var("PALYRA_FUZZ_CASES").ok();
@@ -163,7 +163,7 @@ async fn nothing_but_the_true_file_is_believed_and_nothing_breaks_a_parser() {
 
         let bytes = spoiled(keys().to_text().as_bytes(), &mut chance);
         let text = String::from_utf8_lossy(&bytes);
-        let _keys = JournalKeys::from_text(&text);
+        let _keys = JournalKeys::from_text(&text, blob_key());
         let _key = text.parse::<VerifierKey>();
     }
 }
