@@ -12,6 +12,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use crate::controllers::Base;
 use crate::sys;
 use crate::wire;
 
@@ -56,6 +57,7 @@ impl Helper {
     pub(crate) fn start(
         image: &Image,
         cgroup: Option<&Path>,
+        controllers: &[Base],
         temp: Option<OwnedFd>,
     ) -> io::Result<Self> {
         let (own, far) = control_pair()?;
@@ -67,6 +69,7 @@ impl Helper {
         let child = std::process::Command::new(image.path())
             .arg0("palyra-jail")
             .arg(cgroup.unwrap_or_else(|| Path::new("-")))
+            .args(controllers.iter().map(Base::word))
             .env_clear()
             .current_dir("/")
             .stdin(Stdio::from(far))
