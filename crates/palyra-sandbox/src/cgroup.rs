@@ -2,8 +2,8 @@
 //! that kills all of it. It is never required.
 //!
 //! The daemon makes one folder beside its own processes (`palyra-XXXXXXXX`); supervisors make
-//! theirs in it. Controllers are not used here, so it also works on hybrid machines, where version
-//! 2 is mounted without any.
+//! theirs in it. Limits are another matter (`controllers`), so this also works on hybrid machines,
+//! where version 2 is mounted without any controller.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -44,7 +44,7 @@ impl CgroupBase {
     fn make(beside: &Path, own: &Path) -> Option<Self> {
         let mut bytes = [0; 4];
         rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).ok()?;
-        let name = format!("{PREFIX}{:08x}", u32::from_ne_bytes(bytes));
+        let name = base_name(u32::from_ne_bytes(bytes));
         let path = beside.join(&name);
         rustix::fs::mkdir(&path, Mode::from_raw_mode(0o755)).ok()?;
         let folder = open(&path).ok()?;
@@ -102,8 +102,13 @@ fn open(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
+/// How a daemon's folder is called.
+pub(crate) fn base_name(number: u32) -> String {
+    format!("{PREFIX}{number:08x}")
+}
+
 /// Kills and removes what dead daemons left.
-fn sweep(beside: &Path) {
+pub(crate) fn sweep(beside: &Path) {
     let Ok(entries) = std::fs::read_dir(beside) else {
         return;
     };
@@ -125,7 +130,7 @@ fn sweep(beside: &Path) {
     }
 }
 
-fn clear(path: &Path) {
+pub(crate) fn clear(path: &Path) {
     if let Ok(entries) = std::fs::read_dir(path) {
         for entry in entries.flatten() {
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
@@ -211,11 +216,11 @@ pub(crate) fn bury(base: impl AsFd, supervisor: i32) {
     }
 }
 
-fn call_name(supervisor: i32) -> String {
+pub(crate) fn call_name(supervisor: i32) -> String {
     format!("call-{supervisor}")
 }
 
-fn remove_in(base: impl AsFd, name: &str) {
+pub(crate) fn remove_in(base: impl AsFd, name: &str) {
     for _ in 0..50 {
         match rustix::fs::unlinkat(base.as_fd(), name, AtFlags::REMOVEDIR) {
             Err(rustix::io::Errno::BUSY) => {

@@ -12,6 +12,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use crate::controllers::Base;
 use crate::sys;
 use crate::wire;
 
@@ -64,6 +65,7 @@ impl Helper {
     pub(crate) fn start(
         image: &Image,
         cgroup: Option<&Path>,
+        controllers: &[Base],
         temp: Option<OwnedFd>,
     ) -> io::Result<Self> {
         let (own, far) = control_pair()?;
@@ -71,6 +73,7 @@ impl Helper {
         let child = image
             .command()
             .arg(cgroup.unwrap_or_else(|| Path::new("-")))
+            .args(controllers.iter().map(Base::word))
             .stdin(Stdio::from(far))
             .stdout(temp.map_or_else(Stdio::null, Stdio::from))
             .stderr(Stdio::from(far_caged))

@@ -24,6 +24,7 @@
 //! | `seccomp`, `bpf` | which system calls it may not make |
 //! | `inside` | whether a process belongs to a call |
 //! | `kit`, `tmp`, `cgroup` | what a call is given and what is cleared away after it |
+//! | `controllers` | limits on a whole call, where cgroups hold them |
 //! | `doctor` | what this machine gives, and what to do about what it does not |
 //! | [`jail`] | the helper itself |
 //! | `sys` | the `unsafe` parts |
@@ -32,6 +33,7 @@ mod bpf;
 mod caged;
 mod call;
 mod cgroup;
+mod controllers;
 mod doctor;
 mod files;
 mod helper;

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::caged;
 use crate::call::{self, Means};
 use crate::cgroup::CgroupBase;
+use crate::controllers::Bases;
 use crate::files::FileRunner;
 use crate::helper::{Helper, Image};
 use crate::inside::{LiveMarks, Mark};
@@ -107,7 +108,8 @@ pub(crate) struct Inner {
     null: Option<OwnedFd>,
     image: Result<Image, String>,
     helper: Mutex<Option<(Arc<Helper>, Mark)>>,
-    // Last: it is removed when the helper is gone.
+    // Last: they are removed when the helper is gone.
+    controllers: Bases,
     pub(crate) cgroup: Option<CgroupBase>,
 }
 
@@ -205,6 +207,7 @@ impl Inner {
         let walls = abi.and_then(|abi| Walls::new(abi, settings.masked.clone()).ok());
         let mounts = MountTable::open().and_then(|table| table.read());
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        let cgroup = mounts.ok().and_then(|mounts| CgroupBase::claim(&mounts));
         let image = Image::read(&settings.helper)
             .map_err(|error| format!("`{}`: {error}", settings.helper.display()));
         Self {
@@ -222,7 +225,8 @@ impl Inner {
                 .ok(),
             null: rustix::fs::open("/dev/null", flags, Mode::empty()).ok(),
             helper: Mutex::new(None),
-            cgroup: mounts.ok().and_then(|mounts| CgroupBase::claim(&mounts)),
+            controllers: Bases::claim(cgroup.as_ref().map(|base| base.path.as_path())),
+            cgroup,
         }
     }
 
@@ -335,6 +339,7 @@ impl Inner {
         let helper = Helper::start(
             self.image()?,
             cgroup.map(|base| base.path.as_path()),
+            &self.controllers.all,
             self.temp
                 .as_ref()
                 .map(|temp| temp.handle().try_clone())

@@ -27,6 +27,7 @@ use super::caged::{self, Caged};
 use super::server::Shared;
 use super::target::{self, DID_NOT_RUN, Refusal};
 use super::{mounts, sight, supervisor};
+use crate::controllers::CallLimits;
 use crate::landlock::{self, Abi, Ruleset};
 use crate::sys;
 use crate::tier_c::cage::{Cage, Step};
@@ -64,11 +65,13 @@ fn unavailable(why: &io::Error) -> Refusal {
 }
 
 /// Its life. The result is its exit code.
-pub(super) fn run(shared: &Shared, supervisor: Pid, link: &OwnedFd) -> i32 {
+pub(super) fn run(shared: &Shared, supervisor: Pid, link: &OwnedFd, whole: &CallLimits) -> i32 {
     let root = rustix::process::geteuid().is_root();
     if tie_to(link).is_err() || rustix::process::setsid().is_err() {
         return DID_NOT_RUN;
     }
+    // Where that fails there is no limit, and the record says so.
+    let _ = whole.join();
     let own = if root { Ok(()) } else { keep_own_ids(shared) };
     sys::default_signals();
     rustix::process::umask(Mode::WGRP | Mode::WOTH);
@@ -92,6 +95,8 @@ pub(super) fn run(shared: &Shared, supervisor: Pid, link: &OwnedFd) -> i32 {
         let refusal = Refusal::new(RunErrorKind::RuntimeFailure, message);
         return target::refuse(&handles.report, refusal);
     };
+    let _ = whole.set(&order.limits);
+    let ahead = ahead.with_limits(whole.observed());
     let call = Caged {
         shared,
         supervisor,

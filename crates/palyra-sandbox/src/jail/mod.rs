@@ -31,8 +31,10 @@ mod target;
 
 use std::process::ExitCode;
 
-/// The helper's `main`: `palyra-jail CGROUP`, where `CGROUP` is a folder or `-`, standard input and
-/// standard error are the control sockets of Tier-B and Tier-C, and standard output a handle of the
+use crate::controllers::Base;
+
+/// The helper's `main`: `palyra-jail CGROUP CONTROLLER…`, where `CGROUP` is a folder or `-` and each
+/// `CONTROLLER` is as `controllers` spells it; standard input and standard error are the control sockets of Tier-B and Tier-C, and standard output a handle of the
 /// daemon's temporary folder.
 #[must_use]
 pub fn main() -> ExitCode {
@@ -57,11 +59,13 @@ pub fn main_without(wall: &str) -> ExitCode {
 
 fn start(missing: Option<sight::Wall>) -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
-    let (Some(cgroup), None) = (arguments.next(), arguments.next()) else {
+    let Some(cgroup) = arguments.next() else {
         return ExitCode::from(2);
     };
     let cgroup = (cgroup != "-").then_some(cgroup);
-    match server::run(cgroup.as_deref().map(std::path::Path::new), missing) {
+    let bases: Vec<Base> = arguments.filter_map(|word| Base::of_word(&word)).collect();
+    let cgroup = cgroup.as_deref().map(std::path::Path::new);
+    match server::run(cgroup, &bases, missing) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }

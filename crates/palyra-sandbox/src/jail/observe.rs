@@ -45,6 +45,7 @@ pub(super) struct Observed {
     back_to_root: Result<(), Errno>,
     setns: Option<i32>,
     cgroup: Option<PathBuf>,
+    whole: String,
 }
 
 /// What is looked at before there is an order, while nobody waits.
@@ -52,13 +53,21 @@ pub(super) struct Observed {
 pub(super) struct SeenAhead {
     /// The cgroup this process is in. Looked at before the walls: `/proc` might be behind them.
     cgroup: Option<PathBuf>,
+    /// What holds for the call as a whole.
+    whole: String,
 }
 
 impl SeenAhead {
+    /// The same with what is now seen to hold for the whole call.
+    pub(super) fn with_limits(self, whole: String) -> Self {
+        Self { whole, ..self }
+    }
+
     pub(super) fn look() -> Self {
         let cgroup = cgroup::name_of(Path::new("/proc/self/cgroup"));
         Self {
             cgroup: cgroup.ok().flatten(),
+            whole: String::new(),
         }
     }
 }
@@ -98,6 +107,7 @@ impl Observed {
                 .err()
                 .and_then(|error| error.raw_os_error()),
             cgroup: ahead.cgroup,
+            whole: ahead.whole,
         }
     }
 }
@@ -146,6 +156,7 @@ pub(super) fn judge(expected: &Expected<'_>, seen: &Observed) -> Result<Vec<Laye
         identity(expected, seen)?,
         limits(expected, seen)?,
         session(seen)?,
+        layer("whole_call", seen.whole.clone()),
     ];
     if let Some(cgroup) = &seen.cgroup
         && cgroup
@@ -310,6 +321,7 @@ mod tests {
             back_to_root: Err(Errno::PERM),
             setns: Some(libc::EPERM),
             cgroup: Some("/palyra-1/call-7".into()),
+            whole: "pids 512, memory not limited".into(),
         }
     }
 
@@ -335,6 +347,7 @@ mod tests {
             "uid",
             "rlimits",
             "session",
+            "whole_call",
             "cgroup",
         ];
         assert_eq!(names, all);

@@ -16,6 +16,7 @@ use super::children::{self, Children, Waited};
 use super::sight::{Namespaces, Wall};
 use super::supervisor;
 use crate::cgroup::{self, KillSwitch};
+use crate::controllers::{Base, Opened};
 use crate::landlock::Abi;
 use crate::seccomp::{self, Caller};
 use crate::sys;
@@ -38,6 +39,8 @@ pub(super) struct Shared {
     /// Readable when a child ended or this process's parent is gone.
     pub(super) signals: OwnedFd,
     pub(super) cgroups: Option<OwnedFd>,
+    /// Where limits on whole calls are held.
+    pub(super) controllers: Vec<Opened>,
     /// The daemon's temporary folder, as it was when the daemon made it.
     pub(super) temp: Option<OwnedFd>,
     pub(super) server: Pid,
@@ -113,7 +116,11 @@ struct Server {
 }
 
 /// Serves until the daemon closes the control socket, by design or by dying.
-pub(super) fn run(cgroup: Option<&Path>, missing: Option<Wall>) -> io::Result<()> {
+pub(super) fn run(
+    cgroup: Option<&Path>,
+    controllers: &[Base],
+    missing: Option<Wall>,
+) -> io::Result<()> {
     sys::close_all_inherited()?;
     // A session of its own: Ctrl-C in the daemon's terminal is for the daemon, which then decides
     // what becomes of running calls.
@@ -138,6 +145,7 @@ pub(super) fn run(cgroup: Option<&Path>, missing: Option<Wall>) -> io::Result<()
         taken: say_taken,
         signals: sys::signal_descriptor(&[libc::SIGCHLD, libc::SIGTERM])?,
         cgroups: cgroup.and_then(open_folder),
+        controllers: Opened::all(controllers),
         temp,
         server: rustix::process::getpid(),
         filters: Filters::compile(abi),
@@ -167,6 +175,9 @@ pub(super) fn run(cgroup: Option<&Path>, missing: Option<Wall>) -> io::Result<()
     };
     // Another server may take over the cgroups, but not those of a daemon that is gone.
     server.finish(cgroup.filter(|_| served.is_ok()));
+    if served.is_ok() {
+        controllers.iter().for_each(Base::remove);
+    }
     served
 }
 
@@ -272,8 +283,12 @@ impl Server {
             };
             if status.exit_status() != Some(0) {
                 self.strangers = true;
+                let supervisor = pid.as_raw_nonzero().get();
                 if let Some(base) = &self.shared.cgroups {
-                    cgroup::bury(base, pid.as_raw_nonzero().get());
+                    cgroup::bury(base, supervisor);
+                }
+                for base in &self.shared.controllers {
+                    base.bury(&cgroup::call_name(supervisor));
                 }
             }
             if slot != Slot::Busy {

@@ -80,13 +80,21 @@ impl Namespaces {
 pub(super) struct Ahead {
     /// The cgroup as the machine names it; inside, its own namespace hides the name.
     cgroup: Option<PathBuf>,
+    /// What holds for the call as a whole.
+    whole: String,
 }
 
 impl Ahead {
+    /// The same with what is now seen to hold for the whole call.
+    pub(super) fn with_limits(self, whole: String) -> Self {
+        Self { whole, ..self }
+    }
+
     pub(super) fn look() -> Self {
         let cgroup = cgroup::name_of(Path::new("/proc/self/cgroup"));
         Self {
             cgroup: cgroup.ok().flatten(),
+            whole: String::new(),
         }
     }
 }
@@ -126,6 +134,7 @@ pub(super) struct Seen {
     root_is_the_top: bool,
     workspace: Option<StatVfsMountFlags>,
     cgroup: Option<PathBuf>,
+    whole: String,
 }
 
 /// Lines of `/proc/self/status`.
@@ -201,6 +210,7 @@ impl Seen {
             root_is_the_top: root_is_the_top(),
             workspace: flags(workspace),
             cgroup: ahead.cgroup.clone(),
+            whole: ahead.whole.clone(),
         }
     }
 }
@@ -243,6 +253,7 @@ pub(super) fn judge(expected: &Expected<'_>, seen: &Seen) -> Result<Vec<Layer>, 
         seccomp(seen)?,
         limits(expected, seen)?,
         session(seen)?,
+        layer("whole_call", seen.whole.clone()),
     ];
     if let Some(cgroup) = &seen.cgroup
         && cgroup
@@ -532,6 +543,7 @@ mod tests {
             root_is_the_top: true,
             workspace: Some(StatVfsMountFlags::NOSUID | StatVfsMountFlags::from_bits_retain(4)),
             cgroup: Some("/palyra-1/call-7".into()),
+            whole: "pids 512, memory not limited".into(),
         }
     }
 
@@ -550,7 +562,7 @@ mod tests {
     #[test]
     fn all_walls_of_a_cage_are_listed() {
         let layers = judged(&good()).unwrap();
-        assert_eq!(layers.len(), 12);
+        assert_eq!(layers.len(), 13);
         let text = |name: &str| {
             let mut found = layers.iter().filter(|layer| layer.name == name);
             found.next().unwrap().observed.clone()

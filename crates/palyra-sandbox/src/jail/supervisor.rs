@@ -17,6 +17,7 @@ use super::server::{Kind, Shared, drain};
 use super::sight::Wall;
 use super::{init, target};
 use crate::cgroup::CallCgroup;
+use crate::controllers::CallLimits;
 use crate::landlock::{self, Abi, Access, Ruleset};
 use crate::wire::{self, Assignment, CallTmp, End, Report};
 use crate::{sys, tmp};
@@ -54,6 +55,9 @@ fn supervise(shared: &Shared, kind: Kind) -> io::Result<bool> {
         .cgroups
         .as_ref()
         .and_then(|base| CallCgroup::make(base, own.as_raw_nonzero().get()).ok());
+    let name = crate::cgroup::call_name(own.as_raw_nonzero().get());
+    let second = cgroup.as_ref().map(CallCgroup::folder);
+    let limits = CallLimits::make(&shared.controllers, second, &name);
     let (link, far_link) = rustix::net::socketpair(
         AddressFamily::UNIX,
         SocketType::SEQPACKET,
@@ -68,8 +72,8 @@ fn supervise(shared: &Shared, kind: Kind) -> io::Result<bool> {
         Kind::Caged => init::namespaces(),
     };
     let wait = || match kind {
-        Kind::Plain => target::run(shared, own, &far_link),
-        Kind::Caged => init::run(shared, own, &far_link),
+        Kind::Plain => target::run(shared, own, &far_link, &limits),
+        Kind::Caged => init::run(shared, own, &far_link, &limits),
     };
     let folder = cgroup.as_ref().map(|it| it.folder().as_fd());
     // A cgroup is a gain where it works and never a condition.
@@ -88,6 +92,7 @@ fn supervise(shared: &Shared, kind: Kind) -> io::Result<bool> {
         link,
         children,
         cgroup,
+        limits,
         said_taken: std::cell::Cell::new(false),
     };
     Ok(call.see_through(shared))
@@ -107,6 +112,7 @@ struct Call {
     link: OwnedFd,
     children: Children,
     cgroup: Option<CallCgroup>,
+    limits: CallLimits,
     said_taken: std::cell::Cell<bool>,
 }
 
@@ -288,6 +294,7 @@ impl Call {
             }
             let _ = tmp::remove_empty(within, made);
         }
+        self.limits.remove();
         if let Some(cgroup) = self.cgroup {
             cgroup.remove();
         }

@@ -22,6 +22,7 @@ use rustix::thread::{Gid, Uid};
 use super::observe::SeenAhead;
 use super::server::Shared;
 use super::{files, init, observe};
+use crate::controllers::CallLimits;
 use crate::landlock::{self, Abi};
 use crate::wire::{self, Assignment, CallTmp, Decided, Handles, Order, PACKET, Report, Work};
 use crate::{program, sys};
@@ -55,7 +56,7 @@ impl Refusal {
 }
 
 /// A target's life. The result is its exit code, unless it became another program.
-pub(super) fn run(shared: &Shared, supervisor: Pid, link: &OwnedFd) -> i32 {
+pub(super) fn run(shared: &Shared, supervisor: Pid, link: &OwnedFd, whole: &CallLimits) -> i32 {
     // Done before there is an order: none of this depends on it.
     if die_with(supervisor).is_err() || rustix::process::setsid().is_err() {
         return DID_NOT_RUN;
@@ -65,6 +66,8 @@ pub(super) fn run(shared: &Shared, supervisor: Pid, link: &OwnedFd) -> i32 {
     if rustix::process::geteuid().is_root() && init::drop_bounding_set().is_err() {
         return DID_NOT_RUN;
     }
+    // Where that fails there is no limit, and the record says so.
+    let _ = whole.join();
     sys::default_signals();
     // Files made by a call look as if made from a shell, whatever the daemon's mask is.
     rustix::process::umask(rustix::fs::Mode::WGRP | rustix::fs::Mode::WOTH);
@@ -96,6 +99,8 @@ pub(super) fn run(shared: &Shared, supervisor: Pid, link: &OwnedFd) -> i32 {
     if wire::send(link, &assignment, &[handles.report.as_fd()]).is_err() {
         return DID_NOT_RUN;
     }
+    let _ = whole.set(&order.limits);
+    let ahead = ahead.with_limits(whole.observed());
     match carry_out(shared, supervisor, &order, &handles, ahead) {
         Ok(()) => 0,
         Err(refusal) => refuse(&handles.report, refusal),

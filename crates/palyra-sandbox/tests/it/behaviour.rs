@@ -481,3 +481,36 @@ async fn what_was_changed_since_the_decision_is_not_run() {
         assert!(changed(&ran), "{:?}", ran.report);
     }
 }
+
+/// Limits on the call as a whole, where this machine has a controller for them.
+#[tokio::test]
+async fn a_whole_call_is_limited_where_there_is_a_controller() {
+    for house in House::every().await {
+        let hungry = "head -c 200M /dev/zero | tail -c 200M | wc -c";
+        let mut plan = house.plan(&["/bin/sh", "-c", hungry]);
+        // The control: with enough of it, it ends well.
+        let ran = house.run_plan(plan.clone()).await;
+        assert_eq!(ran.ok().trim(), "209715200");
+        let seen = ran.layer("whole_call").unwrap().to_owned();
+        if seen.contains("memory not limited") {
+            assert!(!is_root(), "root can make a cgroup: {seen}");
+            println!("absent: {seen}");
+            continue;
+        }
+        assert!(seen.contains("memory 8589934592"), "{seen}");
+        plan.limits.memory = 64 << 20;
+        let ran = house.run_plan(plan).await;
+        assert_ne!(ran.stdout().trim(), "209715200", "{:?}", ran.report);
+        assert!(ran.layer("whole_call").unwrap().contains("memory 67108864"));
+
+        let many = "i=0; while [ $i -lt 60 ]; do sleep 9 & i=$((i+1)); done 2>/dev/null; echo all";
+        let mut plan = house.plan(&["/bin/sh", "-c", many]);
+        let ran = house.run_plan(plan.clone()).await;
+        assert_eq!(ran.stdout(), "all\n");
+        plan.limits.processes = 32;
+        plan.limits.wall = Duration::from_secs(10);
+        let ran = house.run_plan(plan).await;
+        assert_eq!(ran.stdout(), "", "{:?}", ran.report);
+        assert!(ran.layer("whole_call").unwrap().contains("pids 32"));
+    }
+}
