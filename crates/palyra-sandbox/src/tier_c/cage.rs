@@ -108,6 +108,8 @@ pub(crate) fn plan(host: &Host, wanted: &Wanted<'_>) -> Result<Cage, NoCage> {
     if wanted.masked.iter().any(|mask| workspace.starts_with(mask)) {
         return Err(NoCage::Masked(workspace.to_owned()));
     }
+    // A daemon of root lends the rights of a folder's owner, and whoever writes here owns the machine.
+    let may_write = wanted.writable && !is_the_systems(workspace);
     let mut steps = Vec::new();
     let mut writable = Vec::new();
     if wanted.with_system {
@@ -118,9 +120,9 @@ pub(crate) fn plan(host: &Host, wanted: &Wanted<'_>) -> Result<Cage, NoCage> {
     steps.push(Step::Workspace {
         at: workspace.to_owned(),
         id: wanted.workspace_id,
-        writable: wanted.writable,
+        writable: may_write,
     });
-    if wanted.writable {
+    if may_write {
         writable.push((workspace.to_owned(), Writing::Workspace));
     }
     let full = wanted.proc == ProcView::Full;
@@ -139,6 +141,32 @@ pub(crate) fn plan(host: &Host, wanted: &Wanted<'_>) -> Result<Cage, NoCage> {
         },
         scratch: wanted.scratch,
     })
+}
+
+/// Whether this is the operating system's, and of no project.
+fn is_the_systems(workspace: &Path) -> bool {
+    const WITH_ALL: [&str; 12] = [
+        "/usr",
+        "/bin",
+        "/sbin",
+        "/lib",
+        "/lib32",
+        "/lib64",
+        "/libx32",
+        "/etc",
+        "/boot",
+        "/run",
+        "/nix",
+        "/var/spool",
+    ];
+    const THEMSELVES: [&str; 2] = ["/var", "/var/lib"];
+    // Packages leave these to people.
+    const PEOPLES: [&str; 2] = ["/usr/local", "/usr/src"];
+    let is_in = |folder: &&str| workspace.starts_with(folder) && workspace != Path::new(folder);
+    let is = |folder: &&str| workspace == Path::new(folder);
+    THEMSELVES.iter().any(|folder| is(folder))
+        || (WITH_ALL.iter().any(|folder| is(folder) || is_in(folder))
+            && !PEOPLES.iter().any(|folder| is_in(folder)))
 }
 
 fn system(host: &Host, steps: &mut Vec<Step>) {
@@ -321,6 +349,42 @@ mod tests {
         for workspace in ["/home/u/.palyra", "/home/u/.palyra/blobs"] {
             let made = plan(&host(), &wanted(workspace, &masked));
             assert_eq!(made, Err(NoCage::Masked(workspace.into())));
+        }
+    }
+
+    /// As root's, such a folder would be a way to own the machine.
+    #[test]
+    fn what_is_the_systems_is_only_shown() {
+        let writable = |workspace: &str| {
+            let made = plan(&host(), &wanted(workspace, &[])).unwrap();
+            let at = PathBuf::from(workspace);
+            let steps = made.steps.iter();
+            let shown = steps.filter_map(|step| match step {
+                Step::Workspace { writable, .. } => Some(*writable),
+                _ => None,
+            });
+            let granted = made.writable.iter().any(|(folder, _)| *folder == at);
+            assert_eq!(shown.collect::<Vec<_>>(), [granted]);
+            granted
+        };
+        for workspace in [
+            "/etc",
+            "/etc/cron.d",
+            "/usr",
+            "/usr/local",
+            "/var",
+            "/var/spool/cron",
+        ] {
+            assert!(!writable(workspace), "{workspace}");
+        }
+        for workspace in [
+            "/usr/local/project",
+            "/opt/project",
+            "/var/www",
+            "/etcetera",
+            "/srv",
+        ] {
+            assert!(writable(workspace), "{workspace}");
         }
     }
 

@@ -12,8 +12,9 @@ const SYSTEM: [&str; 11] = [
 /// The devices that are there.
 pub(crate) const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
-/// Folders of a home directory that hold programs and what they need, and no credentials.
-const TOOLCHAINS: [&str; 27] = [
+/// Folders of a home directory that hold programs and what they need, and no credentials. Git's own
+/// settings are not among them: addresses in there may carry tokens.
+const TOOLCHAINS: [&str; 25] = [
     ".asdf",
     ".bun/bin",
     ".cargo/bin",
@@ -21,8 +22,6 @@ const TOOLCHAINS: [&str; 27] = [
     ".cargo/registry",
     ".deno/bin",
     ".ghcup",
-    ".gitconfig",
-    ".config/git/config",
     ".config/git/ignore",
     ".julia",
     ".juliaup",
