@@ -79,9 +79,9 @@ pub fn prepare(home: &Home) -> Result<Vec<PathBuf>, BadHome> {
 #[must_use]
 pub fn witness() -> Option<PathBuf> {
     let folder = palyra_api::home::witness_folder(|name| std::env::var_os(name))?;
-    prepare_folder(&folder)
-        .inspect_err(|error| tracing::warn!(%error, "what was seen of the journal is not hidden"))
-        .ok()
+    let made = prepare_folder(&folder)
+        .inspect_err(|error| tracing::warn!(%error, "what is seen of the journal has no place"));
+    Some(made.unwrap_or(folder))
 }
 
 fn prepare_folder(folder: &Path) -> Result<PathBuf, BadHome> {

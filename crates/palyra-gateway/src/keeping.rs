@@ -80,7 +80,7 @@ impl GatewayService {
                 call,
                 blobs,
                 seq: None,
-                log_cleared: true,
+                log_cleared: self.0.journal.log_is_clean(),
             });
         }
         let erasure = Erasure {

@@ -93,32 +93,46 @@ impl Checkpoints {
 
     /// Folds the log back and cuts it to nothing, because it holds what was erased; says whether
     /// that went through. If not, or while the log is in doubt, it is tried again after later appends.
-    pub(crate) fn clear_log(&self, still_synced: impl Fn() -> bool) -> bool {
-        self.unclean.store(true, Ordering::SeqCst);
+    ///
+    /// # Errors
+    /// A sync failed: what is in the log is in doubt from now on.
+    pub(crate) fn clear_log(&self, still_synced: impl Fn() -> bool) -> Result<bool, JournalError> {
+        self.is_unclean();
         for turn in 0..TRIES {
             if turn > 0 {
                 std::thread::sleep(PATIENCE);
             }
-            if still_synced() && self.clear_log_once() {
-                return true;
+            if still_synced() && self.clear_log_once()? {
+                return Ok(true);
             }
         }
         tracing::warn!("the journal's log still holds what was erased: somebody is reading it");
-        false
+        Ok(false)
+    }
+
+    /// From now on the log holds what was erased.
+    pub(crate) fn is_unclean(&self) {
+        self.unclean.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether nothing that was erased is left in the log.
+    pub(crate) fn log_is_clean(&self) -> bool {
+        !self.unclean.load(Ordering::SeqCst)
     }
 
     /// The same, once.
-    pub(crate) fn clear_log_once(&self) -> bool {
+    pub(crate) fn clear_log_once(&self) -> Result<bool, JournalError> {
         let folding = self.folding.lock().unwrap_or_else(PoisonError::into_inner);
-        match folding.cut() {
-            Ok(true) => {
-                self.unclean.store(false, Ordering::SeqCst);
-                true
+        match folding.cut().map_err(JournalError::from) {
+            Ok(cut) => {
+                self.unclean.store(!cut, Ordering::SeqCst);
+                Ok(cut)
             }
-            Ok(false) => false,
+            Err(error @ JournalError::Unsynced(_)) => Err(error),
             Err(error) => {
                 tracing::warn!(%error, "the journal's log could not be cut yet");
-                false
+                self.is_unclean();
+                Ok(false)
             }
         }
     }
@@ -133,7 +147,7 @@ impl Checkpoints {
         still_synced: impl Fn() -> bool,
     ) -> Result<(), JournalError> {
         if self.unclean.load(Ordering::SeqCst) && still_synced() {
-            self.clear_log_once();
+            self.clear_log_once()?;
         }
         let pages = self.pages.load(Ordering::Relaxed);
         // Taken: the other thread is at it.
@@ -191,11 +205,12 @@ impl Folding {
     /// Folds everything back and cuts the log, unless somebody reads it.
     fn cut(&self) -> Result<bool, rusqlite::Error> {
         self.connection.busy_timeout(PATIENCE)?;
-        let busy: i64 = self
+        // A connection that stands in for one that could not be opened has no log at all: -1.
+        let (busy, pages): (i64, i64) = self
             .connection
             .prepare_cached("PRAGMA wal_checkpoint(TRUNCATE)")?
-            .query_row([], |row| row.get(0))?;
-        Ok(busy == 0)
+            .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(busy == 0 && pages != -1)
     }
 
     /// Folds back what nobody reads; gives how much is left, as far as that is known.

@@ -39,6 +39,12 @@ pub struct Erased {
 }
 
 impl JournalStore {
+    /// Whether nothing that was erased is left in the write-ahead log.
+    #[must_use]
+    pub fn log_is_clean(&self) -> bool {
+        self.checkpoints().log_is_clean()
+    }
+
     /// Erases blobs for good and records that. Once this returns, what was erased cannot be read
     /// through the journal; `log_cleared` says whether its bytes are gone from the files, too.
     ///
@@ -63,7 +69,11 @@ impl JournalStore {
         let (checkpoints, shared) = (self.checkpoints(), Arc::clone(self.shared()));
         // It may have to wait for readers.
         let cleared = tokio::task::spawn_blocking(move || {
-            checkpoints.clear_log(|| shared.still_synced().is_ok())
+            let cleared = checkpoints.clear_log(|| shared.still_synced().is_ok());
+            cleared.unwrap_or_else(|error| {
+                shared.failed(&error);
+                false
+            })
         });
         Ok(Erased {
             seq: last_seq,

@@ -160,6 +160,7 @@ impl Writer {
         self.head = head;
         self.lost = false;
         self.doubtful = false;
+        self.position = None;
         // Groups from before are on their way to the descriptors of before.
         self.shared.opened_again();
         Ok(())

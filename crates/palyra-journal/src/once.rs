@@ -26,6 +26,7 @@ impl JournalStore {
         let blobs: Vec<Committed> = batch.blobs.into_iter().map(Committed::from).collect();
         let blobs = self.sealed(&blobs)?;
         self.submit_with(batch.streams, |prepared| {
+            prepared.bytes += blobs.iter().map(|blob| blob.bytes.len()).sum::<usize>();
             prepared.blobs = blobs;
             prepared.once = Some(key.to_owned());
         })

@@ -49,6 +49,8 @@ impl Header {
 
     /// The tree before the first entry.
     pub(crate) fn frontier(&self) -> Option<Frontier> {
+        // No journal is longer than SQLite can count.
+        i64::try_from(self.before.after).ok()?;
         Frontier::new(self.before.after, self.before.peaks.clone())
     }
 }

@@ -40,8 +40,8 @@ pub(crate) struct Mark {
     pub(crate) head: u64,
     /// Groups written before it.
     pub(crate) number: u64,
-    /// Where it ends in the log, if that is known; `None` when it wrote nothing there.
-    pub(crate) position: Option<Option<Position>>,
+    /// Where it, or the last one before it that wrote anything, ends in the log, if that is known.
+    pub(crate) position: Option<Position>,
     /// How often everything had been opened again when it was written.
     pub(crate) opened: u64,
 }
@@ -122,7 +122,7 @@ impl Shared {
         }
         if mark.number >= synced.number {
             synced.number = mark.number;
-            synced.position = mark.position.unwrap_or(synced.position);
+            synced.position = mark.position;
         }
         // Under the lock: from the moment the log is broken, nothing becomes durable.
         self.durable(mark.head);

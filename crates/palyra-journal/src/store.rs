@@ -24,7 +24,7 @@ use crate::segment::{self, ExportFailed};
 use crate::shared::{JournalState, Mark, Shared};
 use crate::unattested::Unattested;
 use crate::writer::{self, Request, Writer};
-use crate::{log, mending, nodes};
+use crate::{mending, nodes};
 
 /// How many appends may wait; beyond that, appenders wait to be let in.
 const QUEUE: usize = 1_024;
@@ -111,7 +111,7 @@ impl JournalStore {
         let shared = Arc::new(Shared::default());
         let checkpoints = Checkpoints::of(&mut connection, schema::connect(&path)?)?;
         let readers = Arc::new(Readers::new(path.clone()));
-        let writer = Writer::new(
+        let mut writer = Writer::new(
             connection,
             checkpoints,
             projections,
@@ -122,13 +122,13 @@ impl JournalStore {
         )?;
         let checkpoints = writer.checkpoints();
         // An erasure that the end of a daemon cut short: the log may still hold what it erased.
-        checkpoints.clear_log_once();
+        checkpoints.clear_log_once()?;
         let opened = path.clone();
         let log = move || schema::open_log(&opened);
         let first = Mark {
             head: writer.head(),
             number: 0,
-            position: Some(log::Position::at_start(&log().map_err(cannot)?)),
+            position: writer.starts_at(&log().map_err(cannot)?),
             opened: 0,
         };
         shared.sync(&log().map_err(cannot)?, first)?;

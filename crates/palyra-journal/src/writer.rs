@@ -177,6 +177,8 @@ pub(crate) struct Writer {
     pub(crate) lost: bool,
     /// The file failed, or read as nonsense.
     pub(crate) doubtful: bool,
+    /// Where the last group that wrote anything ends in the log, if that is known.
+    pub(crate) position: Option<Position>,
     pub(crate) checkpoints: Arc<Checkpoints>,
 }
 
@@ -185,6 +187,8 @@ pub(crate) struct Group {
     pub(crate) at: Timestamp,
     last_seq: u64,
     bytes: usize,
+    /// Something was erased, and is in the log until that is cut.
+    erased: bool,
     pub(crate) answers: Vec<(oneshot::Sender<Reply>, Reply)>,
 }
 
@@ -214,6 +218,7 @@ impl Writer {
             data_version,
             lost: false,
             doubtful: false,
+            position: None,
             checkpoints: Arc::new(checkpoints),
         };
         if let Some(handover) = opened.handover {
@@ -255,6 +260,9 @@ impl Writer {
         if matches!(outcome, Err(JournalError::Full(_))) && self.reserve.release() {
             outcome = self.only_ends(&mut group);
         }
+        if outcome.is_ok() && group.erased {
+            self.checkpoints.is_unclean();
+        }
         match &outcome {
             Ok(()) if self.reserve.is_released() => self.shared.failed(&JournalError::full()),
             Ok(()) => self.shared.took(),
@@ -282,11 +290,20 @@ impl Writer {
         }
     }
 
-    /// Where the group that was just committed ends in the log, as far as that can be read; `None`
-    /// when it wrote nothing.
-    fn position(&self, log: &File) -> Option<Option<Position>> {
-        let pages = self.checkpoints.committed()?;
-        Some(Position::of(log, pages).ok())
+    /// Where the last group that wrote anything ends in the log, as far as that can be read. A group
+    /// that wrote nothing, such as one of conflicts only, may be durable before those it follows:
+    /// then they are, too, and that is where they end.
+    fn position(&mut self, log: &File) -> Option<Position> {
+        if let Some(pages) = self.checkpoints.committed() {
+            self.position = Position::of(log, pages).ok();
+        }
+        self.position
+    }
+
+    /// Nothing was written to this log yet; gives where it ends, if it is empty.
+    pub(crate) fn starts_at(&mut self, log: &File) -> Option<Position> {
+        self.position = Position::at_start(log);
+        self.position
     }
 
     /// Takes appends until the queue is empty: while some are inserted, others arrive.
@@ -379,6 +396,7 @@ impl Writer {
         if let Some(mending) = &batch.mending {
             self.projections.mend(&self.connection, mending)?;
         }
+        group.erased |= !batch.erased.is_empty();
         group.bytes = group.bytes.saturating_add(batch.bytes);
         let appended = Appended {
             last_seq: group.last_seq,
@@ -539,6 +557,7 @@ impl Group {
             at,
             last_seq: 0,
             bytes: 0,
+            erased: false,
             answers: Vec::new(),
         }
     }

@@ -6,7 +6,6 @@
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints what it measured")]
 #![expect(
-    clippy::expect_used,
     clippy::unwrap_used,
     reason = "a benchmark that cannot run has nothing to say"
 )]

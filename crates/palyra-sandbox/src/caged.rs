@@ -144,6 +144,7 @@ fn is_shown(cage: &Cage, program: &Path) -> Result<(), Refused> {
         | Step::Device { .. }
         | Step::Terminals
         | Step::Proc { .. }
+        | Step::Pin { .. }
         | Step::Cover { .. } => false,
     });
     if shown {

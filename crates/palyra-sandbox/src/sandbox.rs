@@ -105,7 +105,6 @@ pub(crate) struct Inner {
     // Before the folder they are in.
     spares: Spares,
     temp: Option<TempRoot>,
-    null: Option<OwnedFd>,
     image: Result<Image, String>,
     helper: Mutex<Option<(Arc<Helper>, Mark)>>,
     // Last: they are removed when the helper is gone.
@@ -206,7 +205,6 @@ impl Inner {
         let abi = Abi::of_this_kernel();
         let walls = abi.and_then(|abi| Walls::new(abi, settings.masked.clone()).ok());
         let mounts = MountTable::open().and_then(|table| table.read());
-        let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let cgroup = mounts.ok().and_then(|mounts| CgroupBase::claim(&mounts));
         let image = Image::read(&settings.helper)
             .map_err(|error| format!("`{}`: {error}", settings.helper.display()));
@@ -223,7 +221,6 @@ impl Inner {
             temp: TempRoot::claim(&std::env::temp_dir())
                 .inspect_err(|error| tracing::warn!(%error, "no temporary folder for calls"))
                 .ok(),
-            null: rustix::fs::open("/dev/null", flags, Mode::empty()).ok(),
             helper: Mutex::new(None),
             controllers: Bases::claim(cgroup.as_ref().map(|base| base.path.as_path())),
             cgroup,
@@ -300,9 +297,9 @@ impl Inner {
 
     /// Standard input of a call that gets none.
     pub(crate) fn no_input(&self) -> io::Result<OwnedFd> {
-        let null = self.null.as_ref();
-        null.ok_or_else(|| io::Error::other("there is no /dev/null"))?
-            .try_clone()
+        // Opened for each call: flags and locks belong to what was opened, not to who opened it.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        Ok(rustix::fs::open("/dev/null", flags, Mode::empty())?)
     }
 
     fn lock_helper(&self) -> std::sync::MutexGuard<'_, Option<(Arc<Helper>, Mark)>> {

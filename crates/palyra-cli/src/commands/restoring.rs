@@ -98,6 +98,15 @@ pub(super) fn restore(args: &Restore, session: &Session) -> Result<Exit, Failure
         Some(witness) => witness.of_folder(session.home.state())?,
         None => None,
     };
+    // Only the file itself is put in place, so it must be what was verified.
+    if std::fs::metadata(beside(&args.file, "-wal")).is_ok_and(|log| log.len() > 0) {
+        return Err(Failure::new(
+            Meaning::Error,
+            "backup_has_log",
+            "a write-ahead log lies beside this file: it is a copy of a journal in use, not a backup",
+            "restore what `palyra journal backup` wrote",
+        ));
+    }
     let report = look(&args.file, &trust(args, session, seen.as_ref())?)?;
     let output = &session.output;
     if report.fault_count > 0 {

@@ -46,6 +46,38 @@ fn refused(ran: &Ran) {
     assert!(hints == 1 && !ran.stderr.contains("panicked"), "{ran:?}");
 }
 
+/// Whoever renames a folder above the daemon's home would see it under another name the next time,
+/// and could put another one in its place.
+#[test]
+fn what_is_covered_is_not_moved_with_the_folder_it_is_in() {
+    for (daemon, owner) in daemons() {
+        let folder = daemon.folder();
+        let (state, home) = (daemon.state_folder(), daemon.home_folder());
+        std::fs::create_dir_all(&state).unwrap();
+        for path in [folder, &state] {
+            chown(path, owner, owner).unwrap();
+        }
+        let text = |path: &Path| path.to_str().unwrap().to_owned();
+        let witness = state.join("palyra-witness");
+        let made = on(&daemon, folder, &["mkdir", &text(&witness)]);
+        assert_ne!(made.code, Some(0), "{made:?}");
+        // The daemon makes it when it starts, where it can.
+        assert_eq!(witness.exists(), owner.is_none());
+        let _ = daemon.palyra(&["journal", "checkpoint"]).expect_code(0);
+        assert!(witness.exists(), "control: there is something to see");
+        let control = "mkdir plain && mv plain plainer && rmdir plainer";
+        let _ = on(&daemon, folder, &["sh", "-c", control]).expect_code(0);
+        for path in [&state, &home] {
+            let moved = on(&daemon, folder, &["mv", &text(path), "elsewhere"]);
+            assert_ne!(moved.code, Some(0), "{moved:?}");
+            assert!(path.exists() && !folder.join("elsewhere").exists());
+        }
+        let inside = format!("{}/* {}/journal.key", text(&witness), text(&home));
+        let seen = on(&daemon, folder, &["sh", "-c", &format!("cat {inside}")]);
+        assert_eq!((seen.code, seen.stdout.as_str()), (Some(1), ""), "{seen:?}");
+    }
+}
+
 #[test]
 fn a_workspace_behind_a_link_is_the_folder_it_leads_to() {
     for (daemon, _) in daemons() {

@@ -11,7 +11,7 @@ use crate::proof::{Checkpoint, EntryRecord, Frontier, Hash, Note, VerifierKey};
 /// Faults that are told one by one.
 const TOLD: usize = 100;
 
-/// Missing entries in a row that are gone through; more are one fault.
+/// Missing entries that are gone through one by one; more are one fault.
 const GAP: u64 = 65_536;
 
 /// The kind of entry by which a key takes over.
@@ -30,6 +30,8 @@ pub(super) struct Walk<'t> {
     trusted: bool,
     /// Whether the tree is still the one that was signed.
     lost: bool,
+    /// Entries that were skipped so far: each takes its place in memory.
+    missing: u64,
     buffer: Vec<u8>,
     complete: Vec<(u32, u64, Hash)>,
     pinned: Pinned,
@@ -91,6 +93,7 @@ impl<'t> Walk<'t> {
             pending: Vec::new(),
             trusted,
             lost: false,
+            missing: 0,
             buffer: Vec::new(),
             complete: Vec::new(),
             pinned: Pinned {
@@ -171,7 +174,8 @@ impl<'t> Walk<'t> {
 
     fn missing_until(&mut self, seq: u64) -> bool {
         let expected = self.next_seq();
-        if seq - expected > GAP {
+        self.missing = self.missing.saturating_add(seq - expected);
+        if self.missing > GAP {
             self.fault(
                 Place::Entry(seq),
                 format!("is out of place; the next is {expected}"),
@@ -196,6 +200,11 @@ impl<'t> Walk<'t> {
         };
         if self.report.origin.as_deref() != Some(next.name()) {
             return self.fault(place, "hands over to the key of another journal");
+        }
+        let spelled = next.to_string();
+        if self.report.keys.iter().any(|used| used.key == spelled) {
+            // Whoever has a retired key would be believed again.
+            return self.fault(place, "hands over to a key that was retired before");
         }
         let before = self.tree_with_pending();
         let (Some(previous), Some(before)) = (self.signer.take(), before) else {

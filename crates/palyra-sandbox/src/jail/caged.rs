@@ -185,6 +185,7 @@ impl Caged<'_> {
             | Step::Device { .. }
             | Step::Terminals
             | Step::Proc { .. }
+            | Step::Pin { .. }
             | Step::Cover { .. } => None,
         });
         found.unwrap_or_else(|| Path::new("/"))

@@ -148,12 +148,14 @@ fn fetch(
         }
         Step::Proc { .. } => Ok(processes.take()),
         Step::Terminals => {
-            let options = [("ptmxmode", "0666"), ("mode", "0620")];
+            let options = [("ptmxmode", "0666"), ("mode", "0620"), ("max", "256")];
             let attr = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
             let terminals = new("devpts", &options, attr);
             Ok(Some(terminals.map_err(|error| wall(error, "/dev/pts"))?))
         }
-        Step::Link { .. } | Step::Scratch { .. } | Step::Cover { .. } => Ok(None),
+        Step::Link { .. } | Step::Scratch { .. } | Step::Pin { .. } | Step::Cover { .. } => {
+            Ok(None)
+        }
     }
 }
 
@@ -253,7 +255,8 @@ impl Memory {
             | Step::Workspace { at, .. }
             | Step::Scratch { at, .. }
             | Step::Device { at }
-            | Step::Cover { at } => at.as_path(),
+            | Step::Pin { at }
+            | Step::Cover { at, .. } => at.as_path(),
             Step::Terminals => Path::new("/dev/pts"),
             Step::Proc { .. } => Path::new("/proc"),
         };
@@ -289,18 +292,45 @@ impl Memory {
                 self.give(&self.all, &name)?;
                 attach(&part_of(&self.all, &name)?, &self.place(at, true)?)
             }
-            Step::Cover { .. } => self.cover(at),
+            Step::Pin { .. } => self.pin(at),
+            Step::Cover { within, .. } => self.cover(at, within.as_deref()),
         }
     }
 
-    /// Hides what is there; what is not there needs no hiding.
-    fn cover(&self, at: &Path) -> io::Result<()> {
+    /// What is there already, at a path that holds no links.
+    fn found(&self, at: &Path) -> io::Result<Option<OwnedFd>> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let strict = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS;
-        let place = match rustix::fs::openat2(&self.root, at, flags, Mode::empty(), strict) {
-            Ok(place) => place,
-            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
-            Err(other) => return Err(other.into()),
+        match rustix::fs::openat2(&self.root, at, flags, Mode::empty(), strict) {
+            Ok(place) => Ok(Some(place)),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+            Err(other) => Err(other.into()),
+        }
+    }
+
+    /// Mounts a folder onto itself: a mount can be neither renamed nor removed.
+    fn pin(&self, at: &Path) -> io::Result<()> {
+        match self.found(at)? {
+            Some(place) => attach(&tree(&place)?, &place),
+            None => Ok(()),
+        }
+    }
+
+    /// Hides what is there. What is not there cannot be made, as far as a folder on the way is there
+    /// to be closed: it is pinned already.
+    fn cover(&self, at: &Path, within: Option<&Path>) -> io::Result<()> {
+        let Some(place) = self.found(at)? else {
+            let below = within.map(|within| at.ancestors().take_while(move |it| *it != within));
+            for above in below.into_iter().flatten().skip(1) {
+                if let Some(folder) = self.found(above)? {
+                    let attr = MountAttr {
+                        set: RDONLY,
+                        ..MountAttr::default()
+                    };
+                    return sys::mount_setattr(folder.as_fd(), false, &attr);
+                }
+            }
+            return Ok(());
         };
         let name = match is_folder(&place)? {
             true => EMPTY_FOLDER,

@@ -4,6 +4,7 @@
 //! the daemon's home, other people's files, sockets and credentials are not forbidden but absent.
 //! [`plan`] is pure and compared with a golden file; the helper carries it out step by step.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use palyra_core::plan::{EgressEnforcementMode, FileId, ProcView};
@@ -71,14 +72,21 @@ pub(crate) enum Step {
     Terminals,
     /// The processes inside.
     Proc { full: bool },
-    /// Something that is there and must not be seen.
-    Cover { at: PathBuf },
+    /// A folder on the way to something that is covered: it can be neither moved nor replaced, or the
+    /// next call would see under another name what is covered under this one.
+    Pin { at: PathBuf },
+    /// Something that is there and must not be seen. If it is not there, nobody inside may make it:
+    /// the folder it would be in is only shown, if that is below this one.
+    Cover {
+        at: PathBuf,
+        within: Option<PathBuf>,
+    },
 }
 
 /// Why there can be no cage.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NoCage {
-    #[error("the workspace `{0}` is the whole machine, or one of the kernel's own folders")]
+    #[error("the workspace `{0}` is the whole machine, or the operating system's")]
     Workspace(PathBuf),
     #[error("`{0}` is the daemon's home or inside it")]
     Masked(PathBuf),
@@ -102,34 +110,36 @@ const COVERED_IN_PROC: [&str; 10] = [
 pub(crate) fn plan(host: &Host, wanted: &Wanted<'_>) -> Result<Cage, NoCage> {
     let workspace = wanted.workspace;
     let kernels = ["/proc", "/sys", "/dev"];
-    if workspace == Path::new("/") || kernels.iter().any(|own| workspace.starts_with(own)) {
+    let is_kernels = kernels.iter().any(|own| workspace.starts_with(own));
+    if workspace == Path::new("/") || is_kernels || is_the_systems(workspace) {
         return Err(NoCage::Workspace(workspace.to_owned()));
     }
     if wanted.masked.iter().any(|mask| workspace.starts_with(mask)) {
         return Err(NoCage::Masked(workspace.to_owned()));
     }
-    // A daemon of root lends the rights of a folder's owner, and whoever writes here owns the machine.
-    let may_write = wanted.writable && !is_the_systems(workspace);
     let mut steps = Vec::new();
     let mut writable = Vec::new();
     if wanted.with_system {
-        system(host, &mut steps);
+        system(host, workspace, &mut steps);
         scratch(wanted, &mut steps, &mut writable);
         steps.extend(read_only(wanted, host));
     }
     steps.push(Step::Workspace {
         at: workspace.to_owned(),
         id: wanted.workspace_id,
-        writable: may_write,
+        writable: wanted.writable,
     });
-    if may_write {
+    if wanted.writable {
         writable.push((workspace.to_owned(), Writing::Workspace));
     }
     let full = wanted.proc == ProcView::Full;
     steps.push(Step::Proc { full });
     if full {
         let at = |name| Path::new("/proc").join(name);
-        steps.extend(COVERED_IN_PROC.map(|name| Step::Cover { at: at(name) }));
+        steps.extend(COVERED_IN_PROC.map(|name| Step::Cover {
+            at: at(name),
+            within: None,
+        }));
     }
     steps.extend(covers(wanted, &steps));
     Ok(Cage {
@@ -143,9 +153,10 @@ pub(crate) fn plan(host: &Host, wanted: &Wanted<'_>) -> Result<Cage, NoCage> {
     })
 }
 
-/// Whether this is the operating system's, and of no project.
+/// Whether this is the operating system's, and of no project. A daemon of root lends the rights of a
+/// folder's owner: whoever writes here owns the machine, and whoever reads here reads its secrets.
 fn is_the_systems(workspace: &Path) -> bool {
-    const WITH_ALL: [&str; 12] = [
+    const WITH_ALL: [&str; 18] = [
         "/usr",
         "/bin",
         "/sbin",
@@ -158,18 +169,23 @@ fn is_the_systems(workspace: &Path) -> bool {
         "/run",
         "/nix",
         "/var/spool",
+        "/var/cache",
+        "/var/lib/apt",
+        "/var/lib/dpkg",
+        "/var/lib/pacman",
+        "/var/lib/rpm",
+        "/var/lib/systemd",
     ];
-    const THEMSELVES: [&str; 2] = ["/var", "/var/lib"];
+    const THEMSELVES: [&str; 5] = ["/var", "/var/lib", "/var/log", "/home", "/opt"];
     // Packages leave these to people.
-    const PEOPLES: [&str; 2] = ["/usr/local", "/usr/src"];
-    let is_in = |folder: &&str| workspace.starts_with(folder) && workspace != Path::new(folder);
+    const PEOPLES: [&str; 2] = ["/usr/local/src", "/usr/src"];
     let is = |folder: &&str| workspace == Path::new(folder);
-    THEMSELVES.iter().any(|folder| is(folder))
-        || (WITH_ALL.iter().any(|folder| is(folder) || is_in(folder))
-            && !PEOPLES.iter().any(|folder| is_in(folder)))
+    let is_in = |folder: &&str| workspace.starts_with(folder) && !is(folder);
+    let with_all = WITH_ALL.iter().any(|folder| workspace.starts_with(folder));
+    THEMSELVES.iter().any(is) || (with_all && !PEOPLES.iter().any(is_in))
 }
 
-fn system(host: &Host, steps: &mut Vec<Step>) {
+fn system(host: &Host, workspace: &Path, steps: &mut Vec<Step>) {
     for folder in &host.system {
         steps.push(match folder {
             SystemFolder::Folder(at) => Step::Read { at: at.clone() },
@@ -189,8 +205,10 @@ fn system(host: &Host, steps: &mut Vec<Step>) {
         at: at.into(),
         to: to.into(),
     };
+    if !workspace.starts_with("/var/tmp") {
+        steps.push(link("/var/tmp", "/tmp"));
+    }
     steps.extend([
-        link("/var/tmp", "/tmp"),
         link("/dev/ptmx", "pts/ptmx"),
         link("/dev/fd", "/proc/self/fd"),
         link("/dev/stdin", "/proc/self/fd/0"),
@@ -252,7 +270,7 @@ fn read_only(wanted: &Wanted<'_>, host: &Host) -> Vec<Step> {
     steps
 }
 
-/// Masked places that something else in the cage would show.
+/// Masked places that something else in the cage would show, and the folders on the way to them.
 fn covers(wanted: &Wanted<'_>, steps: &[Step]) -> Vec<Step> {
     let shown = |mask: &Path| {
         steps.iter().any(|step| match step {
@@ -262,15 +280,28 @@ fn covers(wanted: &Wanted<'_>, steps: &[Step]) -> Vec<Step> {
             | Step::Device { .. }
             | Step::Terminals
             | Step::Proc { .. }
+            | Step::Pin { .. }
             | Step::Cover { .. } => false,
         })
     };
-    wanted
-        .masked
-        .iter()
-        .filter(|mask| shown(mask))
-        .map(|mask| Step::Cover { at: mask.clone() })
-        .collect()
+    let workspace = wanted.workspace;
+    let masked = wanted.masked.iter().filter(|mask| shown(mask));
+    // Sorted, so that what is above comes first.
+    let mut on_the_way = BTreeSet::new();
+    let mut covers = Vec::new();
+    for mask in masked {
+        let within = wanted.writable && mask.starts_with(workspace);
+        if within {
+            let above = mask.ancestors().skip(1);
+            on_the_way.extend(above.take_while(|at| *at != workspace).map(Path::to_owned));
+        }
+        covers.push(Step::Cover {
+            at: mask.clone(),
+            within: within.then(|| workspace.to_owned()),
+        });
+    }
+    let pins = on_the_way.into_iter().map(|at| Step::Pin { at });
+    pins.chain(covers).collect()
 }
 
 #[cfg(test)]
@@ -342,9 +373,32 @@ mod tests {
     #[test]
     fn what_makes_no_cage_is_refused() {
         let masked = paths(&["/home/u/.palyra"]);
-        for workspace in ["/", "/proc", "/proc/1", "/sys/fs", "/dev/shm"] {
+        let kernels = ["/", "/proc", "/proc/1", "/sys/fs", "/dev/shm"];
+        // As root's, such a folder would be a way to own the machine.
+        let systems = [
+            "/etc",
+            "/etc/cron.d",
+            "/usr",
+            "/usr/local/bin",
+            "/var",
+            "/var/lib/dpkg",
+        ];
+        for workspace in kernels.into_iter().chain(systems) {
             let made = plan(&host(), &wanted(workspace, &masked));
             assert_eq!(made, Err(NoCage::Workspace(workspace.into())));
+        }
+        for workspace in [
+            "/usr/src/x",
+            "/opt/x",
+            "/var/www",
+            "/etcetera",
+            "/srv",
+            "/var/tmp/x",
+        ] {
+            assert!(
+                plan(&host(), &wanted(workspace, &masked)).is_ok(),
+                "{workspace}"
+            );
         }
         for workspace in ["/home/u/.palyra", "/home/u/.palyra/blobs"] {
             let made = plan(&host(), &wanted(workspace, &masked));
@@ -352,47 +406,11 @@ mod tests {
         }
     }
 
-    /// As root's, such a folder would be a way to own the machine.
-    #[test]
-    fn what_is_the_systems_is_only_shown() {
-        let writable = |workspace: &str| {
-            let made = plan(&host(), &wanted(workspace, &[])).unwrap();
-            let at = PathBuf::from(workspace);
-            let steps = made.steps.iter();
-            let shown = steps.filter_map(|step| match step {
-                Step::Workspace { writable, .. } => Some(*writable),
-                _ => None,
-            });
-            let granted = made.writable.iter().any(|(folder, _)| *folder == at);
-            assert_eq!(shown.collect::<Vec<_>>(), [granted]);
-            granted
-        };
-        for workspace in [
-            "/etc",
-            "/etc/cron.d",
-            "/usr",
-            "/usr/local",
-            "/var",
-            "/var/spool/cron",
-        ] {
-            assert!(!writable(workspace), "{workspace}");
-        }
-        for workspace in [
-            "/usr/local/project",
-            "/opt/project",
-            "/var/www",
-            "/etcetera",
-            "/srv",
-        ] {
-            assert!(writable(workspace), "{workspace}");
-        }
-    }
-
     /// A home directory as the workspace is the real one, with the masks in it covered.
     #[test]
     fn a_workspace_takes_the_place_of_a_folder_in_memory() {
         let masked = paths(&["/home/u/.palyra"]);
-        for workspace in ["/home/u", "/home", "/tmp"] {
+        for workspace in ["/home/u", "/tmp"] {
             let made = plan(&host(), &wanted(workspace, &masked)).unwrap();
             let in_memory = |at: &str| {
                 let at = PathBuf::from(at);
@@ -403,6 +421,7 @@ mod tests {
             assert_eq!(in_memory("/tmp"), workspace != "/tmp");
             let cover = Step::Cover {
                 at: "/home/u/.palyra".into(),
+                within: Some(workspace.into()),
             };
             assert_eq!(made.steps.contains(&cover), workspace != "/tmp");
         }

@@ -14,7 +14,7 @@ pub(crate) const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urando
 
 /// Folders of a home directory that hold programs and what they need, and no credentials. Git's own
 /// settings are not among them: addresses in there may carry tokens.
-const TOOLCHAINS: [&str; 25] = [
+const TOOLCHAINS: [&str; 30] = [
     ".asdf",
     ".bun/bin",
     ".cargo/bin",
@@ -23,14 +23,19 @@ const TOOLCHAINS: [&str; 25] = [
     ".deno/bin",
     ".ghcup",
     ".config/git/ignore",
-    ".julia",
+    ".julia/artifacts",
+    ".julia/compiled",
+    ".julia/juliaup",
+    ".julia/packages",
+    ".julia/registries",
     ".juliaup",
     ".local/bin",
     ".local/lib",
     ".local/share/mise",
     ".local/share/pnpm",
     ".local/share/rtx",
-    ".local/share/uv",
+    ".local/share/uv/python",
+    ".local/share/uv/tools",
     ".nvm",
     ".opam",
     ".pyenv",
