@@ -35,21 +35,24 @@ pub(super) fn verify(args: &Verify, session: &Session) -> Result<Exit, Failure> 
         .iter()
         .fold(given.clone(), |trust, seen| seen.add_to(trust));
     let mut report = look(&file, &trust)?;
-    let mut seen = seen;
+    // Seen under another path: it says who signs, and is not what is remembered of this one.
+    let mut known = None;
     if seen.is_none()
         && let (Some(origin), Some(witness)) = (&report.origin, &witness)
         && let Some(elsewhere) = witness.of_origin(origin)?
     {
         report = look(&file, &elsewhere.add_to(given))?;
-        seen = Some(elsewhere);
+        known = Some(elsewhere);
     }
     let output = &session.output;
     let verdict = report.verdict();
     output.answer(&json!({"verdict": verdict, "report": &report}), |_| {
         render(&file, &report)
     })?;
-    warn_of_keys(&report, seen.as_ref(), output);
-    if file == session.home.journal()
+    warn_of_keys(&report, seen.as_ref().or(known.as_ref()), output);
+    let believed = known.is_none() || verdict == Verdict::Verified;
+    if believed
+        && file == session.home.journal()
         && let Some(witness) = &witness
     {
         remember(&report, seen, session, witness)?;
@@ -259,6 +262,8 @@ fn remember(
         return Ok(());
     };
     match seen {
+        // A key that nobody vouches for is not believed for having been looked at.
+        Some(_) if report.verdict() == Verdict::SignerUnknown => Ok(()),
         Some(mut seen) => {
             seen.later(key, checkpoint, note);
             witness.keep(&seen)
@@ -355,11 +360,13 @@ async fn witnessed(client: &mut Client, session: &Session) -> Result<JournalHead
                 return Err(where_it_forks(client, &seen, failure).await);
             }
             if seen.key != key {
+                // It is remembered by whoever verifies that it was vouched for.
                 session.output.say(&format!(
                     "{WAITING}warning:{WAITING:#} the journal has a new key since it was last seen; \
                      `palyra journal verify` tells who vouches for it: {}",
                     safe::line(&head.key)
                 ));
+                return Ok(head);
             }
             seen.later(key, checkpoint, note);
             witness.keep(&seen)?;
