@@ -81,3 +81,46 @@ impl JournalStore {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use palyra_core::entry::Stream;
+    use palyra_core::{Blob, BlobKind};
+
+    use crate::batch::{Append, Expected, StreamAppend};
+    use crate::failing;
+
+    /// Whoever asked is gone before the log was cut: it is known that it still has to be.
+    #[tokio::test]
+    async fn an_erasure_that_nobody_waits_for_leaves_a_mark() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = failing::open(&folder);
+        let blob = Blob::new(BlobKind::Output, b"a secret".to_vec());
+        let commitment = blob.commitment();
+        let blobs = vec![blob];
+        journal
+            .append(Append {
+                streams: Vec::new(),
+                blobs,
+            })
+            .await
+            .unwrap();
+        assert!(journal.log_is_clean(), "control");
+        let only = StreamAppend {
+            stream: Stream::Daemon,
+            expected: Expected::Any,
+            entries: Vec::new(),
+        };
+        let erased = journal.submit_with(vec![only], |batch| batch.erased = vec![commitment]);
+        erased.await.unwrap();
+        assert!(!journal.log_is_clean());
+        let shared = journal.shared();
+        let checkpoints = journal.checkpoints();
+        assert!(
+            checkpoints
+                .clear_log(|| shared.still_synced().is_ok())
+                .unwrap()
+        );
+        assert!(journal.log_is_clean());
+    }
+}

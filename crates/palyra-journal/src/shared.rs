@@ -260,3 +260,40 @@ impl Shared {
             .ok_or_else(|| std::io::Error::other("refused"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt as _;
+
+    use super::*;
+
+    /// A group of conflicts only is synced before the one it follows: when the log is cut, what was
+    /// acknowledged stays.
+    #[test]
+    fn a_group_that_wrote_nothing_hides_no_end() {
+        let log = tempfile::tempfile().unwrap();
+        log.write_all_at(&[7; 32], 0).unwrap();
+        let end = |frames| Some(Position::of(&log, frames).unwrap());
+        let mark = |number, head, position| Mark {
+            head,
+            number,
+            position,
+            opened: 0,
+        };
+        for overtaken in [false, true] {
+            let shared = Shared::default();
+            shared.sync(&log, mark(1, 5, end(3))).unwrap();
+            let (wrote, nothing) = (mark(2, 6, end(8)), mark(3, 6, end(8)));
+            let order = if overtaken {
+                [nothing, wrote]
+            } else {
+                [wrote, nothing]
+            };
+            for mark in order {
+                shared.sync(&log, mark).unwrap();
+            }
+            shared.still_broken(JournalError::lost());
+            assert_eq!(shared.broken(), Some(end(8)), "overtaken: {overtaken}");
+        }
+    }
+}

@@ -345,6 +345,17 @@ fn a_backup_is_taken_while_running_and_an_older_one_is_restored_only_knowingly()
     assert!(unseen.stderr.contains("would be lost"), "{unseen:?}");
     let _ = daemon.palyra(&["journal", "verify"]).expect_code(0);
 
+    // Only the file would be put in place, and the log beside it was verified with it.
+    let log = format!("{file}-wal");
+    std::fs::write(&log, "frames").unwrap();
+    let refused = daemon.palyra(&["journal", "restore", &file, "--accept-older"]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(
+        refused.stderr.contains("palyra journal backup"),
+        "{refused:?}"
+    );
+    std::fs::remove_file(&log).unwrap();
+
     // A backup that was touched is not restored, whatever is accepted.
     let touched = daemon.folder().join("touched.db");
     std::fs::copy(&file, &touched).unwrap();

@@ -174,6 +174,11 @@ fn a_journal_begun_anew_and_a_new_key_do_not_go_unnoticed() {
     daemon.start_again(None);
     let warned = daemon.palyra(&["journal", "verify"]).expect_code(7);
     assert!(warned.stderr.contains("NOBODY vouches"), "{warned:?}");
+    // Having looked at it is no reason to believe it.
+    let warned = daemon.palyra(&["journal", "checkpoint"]).expect_code(0);
+    assert!(warned.stderr.contains("new key"), "{warned:?}");
+    let again = daemon.palyra(&["journal", "verify"]).expect_code(7);
+    assert!(again.stderr.contains("NOBODY vouches"), "{again:?}");
     let warned = elsewhere(&daemon, "another", &["journal", "checkpoint"]).expect_code(0);
     assert!(!warned.stderr.contains("warning"), "{warned:?}");
     daemon.stop();
@@ -194,6 +199,35 @@ fn a_journal_begun_anew_and_a_new_key_do_not_go_unnoticed() {
         let said = format!("{}{}", refused.stdout, refused.stderr);
         assert!(said.contains("another"), "{refused:?}");
     }
+}
+
+/// What is done with a copy says nothing about the original.
+#[test]
+fn a_copied_home_leaves_what_is_known_of_the_original_alone() {
+    let mut daemon = used();
+    let _ = daemon.palyra(&["journal", "checkpoint"]).expect_code(0);
+    daemon.stop();
+    let copy = daemon.folder().join("copy");
+    copy_home(&daemon, &copy);
+    let in_copy = |arguments: &[&str]| -> Ran {
+        let mut palyra = daemon.program("palyra");
+        let own = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+        std::fs::set_permissions(&copy, own).unwrap();
+        palyra.env("PALYRA_HOME", &copy).args(arguments);
+        palyra.output().unwrap().into()
+    };
+    let mut palyrad = daemon.program("palyrad");
+    palyrad
+        .env("PALYRA_HOME", &copy)
+        .args(["--idle-exit", "1s"]);
+    let _ = Ran::from(palyrad.output().unwrap()).expect_code(0);
+    let verified = in_copy(&["journal", "verify"]).expect_code(0);
+    assert!(verified.stdout.contains("intact"), "control: {verified:?}");
+    let original = daemon.palyra(&["journal", "verify"]).expect_code(0);
+    assert!(
+        original.stdout.contains("nothing is missing"),
+        "{original:?}"
+    );
 }
 
 /// What was seen is kept where no call can change it.

@@ -1,16 +1,14 @@
 //! Somebody who can edit the file and knows how it is made, but has no key.
 
 use std::fs;
-use std::path::Path;
 
 use palyra_core::entry::{Entry, Stream};
 use palyra_journal::proof::{EntryRecord, Note};
 use palyra_journal::verify::{Completeness, Place as Where, Report, Trust, Verdict, verify};
 use palyra_journal::{Expected, JournalError, JournalState, JournalStore};
 use rusqlite::Connection;
-use rusqlite::config::DbConfig;
 
-use crate::support::{Place, started};
+use crate::support::{Place, editor, started};
 
 /// Commits of one entry each, with the checkpoint that was kept after all of them.
 async fn history(place: &Place, commits: usize) -> (JournalStore, Trust, Note) {
@@ -23,14 +21,6 @@ async fn history(place: &Place, commits: usize) -> (JournalStore, Trust, Note) {
     let trust = Trust::nobody().key(journal.key().clone());
     let note = journal.checkpoint().unwrap();
     (journal, trust, note)
-}
-
-fn editor(file: &Path) -> Connection {
-    let editor = Connection::open(file).unwrap();
-    editor
-        .set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)
-        .unwrap();
-    editor
 }
 
 /// Makes everything anew that can be made without the key: places without gaps, every leaf beside

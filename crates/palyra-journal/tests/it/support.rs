@@ -180,3 +180,24 @@ pub(crate) fn not_run(test: &str, why: &str) {
         writeln!(list.unwrap(), "{test}: {why}").unwrap();
     }
 }
+
+/// The file as somebody who knows SQLite edits it: triggers are no obstacle.
+pub(crate) fn editor(file: &Path) -> rusqlite::Connection {
+    let editor = rusqlite::Connection::open(file).unwrap();
+    editor
+        .set_db_config(
+            rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER,
+            false,
+        )
+        .unwrap();
+    editor
+}
+
+/// The same of a journal that nobody has open: every edit is in the file at once.
+pub(crate) fn only_editor(file: &Path) -> rusqlite::Connection {
+    let editor = editor(file);
+    editor
+        .execute_batch("PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF;")
+        .unwrap();
+    editor
+}

@@ -1,125 +1,14 @@
 //! Verification by somebody who has nothing but the file, against somebody who can edit it.
 
 use std::fs;
-use std::path::Path;
 
-use palyra_core::attestation::Ending;
-use palyra_core::entry::{Entry, Stream};
-use palyra_core::facts::{Channel, Origin};
-use palyra_core::{
-    Blob, BlobKind, Commitment, DeviceId, ExecutionReport, Principal, RunId, Timestamp,
-};
-use palyra_journal::proof::{Checkpoint, EntryRecord, Note, VerifierKey};
-use palyra_journal::verify::{Completeness, Place as Where, Report, Trust, Verdict, verify};
-use palyra_journal::{Append, Expected, JournalKeys, JournalStore};
-use rusqlite::config::DbConfig;
-use rusqlite::types::Value;
+use palyra_core::entry::Stream;
+use palyra_journal::proof::{Checkpoint, EntryRecord};
+use palyra_journal::verify::{Completeness, Place as Where, Trust, Verdict, verify};
+use palyra_journal::{Expected, JournalKeys};
 
-use crate::support::{Place, blob_key, call, keys, started, to};
-
-const AT: Timestamp = Timestamp::from_millis(1_794_733_261_000);
-
-/// A small journal with everything in it: commits, blobs, and a key that took over.
-struct Sample {
-    place: Place,
-    journal: JournalStore,
-    first: VerifierKey,
-}
-
-impl Sample {
-    async fn new() -> Self {
-        let place = Place::new();
-        let journal = place.open();
-        let first = journal.key().clone();
-        append(&journal, "one").await;
-        drop(journal);
-        let journal = place.open_keyed(keys().rotated().unwrap());
-        append(&journal, "two").await;
-        Self {
-            place,
-            journal,
-            first,
-        }
-    }
-
-    fn export(&self, after: u64) -> Vec<u8> {
-        let mut out = Vec::new();
-        self.journal.export(after, &mut out).unwrap();
-        out
-    }
-
-    fn checkpoint(&self) -> Note {
-        self.journal.checkpoint().unwrap()
-    }
-
-    fn trust(&self) -> Trust {
-        Trust::nobody().key(self.first.clone()).opening(blob_key())
-    }
-
-    fn pinned(&self) -> Trust {
-        Trust::nobody().pinned(self.checkpoint()).unwrap()
-    }
-
-    /// Closes it, so that all of it is in the file.
-    fn close(self) -> Place {
-        drop(self.journal);
-        self.place
-    }
-}
-
-/// One commit: two entries that commit to something, and one that does not.
-async fn append(journal: &JournalStore, words: &str) {
-    let arguments = Blob::new(BlobKind::Arguments, format!("{{\"a\":\"{words}\"}}").into());
-    let output = Blob::new(BlobKind::Output, words.as_bytes().to_vec());
-    let entries = vec![
-        proposed(arguments.commitment()),
-        finished(output.commitment()),
-    ];
-    let streams = vec![
-        to(Stream::Call(call()), Expected::NoStream, entries),
-        to(Stream::Daemon, Expected::Any, vec![started(words)]),
-    ];
-    let blobs = vec![arguments, output];
-    journal.append(Append { streams, blobs }).await.unwrap();
-}
-
-fn proposed(arguments: Commitment) -> Entry {
-    let origin = Origin {
-        principal: Principal::User {
-            name: "ada".parse().unwrap(),
-        },
-        run: RunId::mint(AT),
-        device: DeviceId::local(),
-        channel: Channel::Cli,
-    };
-    Entry::Proposed {
-        tool: "palyra.echo".parse().unwrap(),
-        origin: Box::new(origin),
-        arguments,
-    }
-}
-
-fn finished(output: Commitment) -> Entry {
-    let report = ExecutionReport {
-        executor: "x".to_owned(),
-        sandbox_enforcement: "none".to_owned(),
-        layers: Vec::new(),
-        started_at: AT,
-        ended_at: AT,
-        ending: Ending::Exited { code: 0 },
-        truncated: false,
-        running_as_root: false,
-    };
-    Entry::Finished { report, output }
-}
-
-fn segment(bytes: &[u8], trust: &Trust) -> Report {
-    palyra_journal::verify::verify_segment(bytes, trust).unwrap()
-}
-
-fn places(report: &Report) -> Vec<&Where> {
-    report.faults.iter().map(|fault| &fault.place).collect()
-}
+use crate::sample::{Sample, append, places, segment};
+use crate::support::{Place, blob_key, keys, only_editor, started};
 
 #[tokio::test]
 async fn an_honest_history_verifies() {
@@ -236,149 +125,6 @@ async fn every_cut_is_found_against_a_checkpoint_and_open_without() {
     assert_eq!(clean, 3, "after each checkpoint but the last");
 }
 
-/// The file as somebody who knows SQLite edits it: triggers are no obstacle.
-fn editor(file: &Path) -> rusqlite::Connection {
-    let editor = rusqlite::Connection::open(file).unwrap();
-    editor
-        .set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)
-        .unwrap();
-    editor
-        .execute_batch("PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF;")
-        .unwrap();
-    editor
-}
-
-/// A value with one thing changed, in every place it can be.
-fn changes(value: &Value) -> Vec<Value> {
-    let flipped = |bytes: &[u8]| -> Vec<Value> {
-        (0..bytes.len())
-            .map(|place| {
-                let flip = |(at, byte): (usize, &u8)| match at == place {
-                    true => byte ^ (1 << (place % 8)),
-                    false => *byte,
-                };
-                Value::Blob(bytes.iter().enumerate().map(flip).collect())
-            })
-            .collect()
-    };
-    match value {
-        Value::Integer(number) => [number + 1, number - 1, -number - 7, i64::MAX]
-            .into_iter()
-            .map(Value::Integer)
-            .collect(),
-        Value::Text(text) => flipped(text.as_bytes()),
-        Value::Blob(bytes) => flipped(bytes),
-        // The journal holds neither.
-        Value::Null | Value::Real(_) => Vec::new(),
-    }
-}
-
-fn rows(editor: &rusqlite::Connection, table: &str) -> (Vec<String>, Vec<Vec<Value>>) {
-    let mut statement = editor.prepare(&format!("SELECT * FROM {table}")).unwrap();
-    let columns = statement.column_names().map(str::to_owned);
-    let columns: Vec<String> = columns.collect();
-    let rows = statement
-        .query_map([], |row| (0..columns.len()).map(|at| row.get(at)).collect())
-        .unwrap()
-        .collect::<Result<_, _>>()
-        .unwrap();
-    (columns, rows)
-}
-
-#[tokio::test]
-async fn every_changed_byte_of_the_database_is_found() {
-    let sample = Sample::new().await;
-    let trust = sample.trust();
-    let place = sample.close();
-    let editor = editor(&place.file());
-    let mut found = 0;
-    for table in ["entries", "checkpoints", "blobs", "signer"] {
-        let (columns, rows) = rows(&editor, table);
-        let key = &columns[0];
-        assert!(!rows.is_empty());
-        for row in &rows {
-            for (column, value) in columns.iter().zip(row) {
-                let set = if matches!(value, Value::Text(_)) {
-                    "CAST(?1 AS TEXT)"
-                } else {
-                    "?1"
-                };
-                let sql = format!("UPDATE {table} SET {column} = {set} WHERE {key} = ?2");
-                for changed in changes(value) {
-                    // Refused are a place that is taken, and a second signer.
-                    if editor.execute(&sql, (&changed, &row[0])).is_err() {
-                        continue;
-                    }
-                    let report = verify(&place.file(), &trust).unwrap();
-                    let told = format!("{table}.{column} {changed:?}: {report:?}");
-                    assert_eq!(report.verdict(), Verdict::Faulty, "{told}");
-                    if let ("entries", Value::Integer(seq)) = (table, &row[0]) {
-                        let here = Where::Entry(seq.unsigned_abs());
-                        assert!(places(&report).contains(&&here), "{told}");
-                    }
-                    if let (true, Value::Integer(key)) = (column != key, &row[0]) {
-                        let here = match table {
-                            "checkpoints" => Where::Checkpoint(key.unsigned_abs()),
-                            "blobs" => Where::Blob(key.unsigned_abs()),
-                            "entries" => Where::Entry(key.unsigned_abs()),
-                            _ => Where::File,
-                        };
-                        let all = places(&report);
-                        assert!(all.contains(&&here) || table == "signer", "{told}");
-                    }
-                    found += 1;
-                    let now = if column == key { &changed } else { &row[0] };
-                    assert_eq!(editor.execute(&sql, (value, now)).unwrap(), 1);
-                }
-            }
-        }
-        let report = verify(&place.file(), &trust).unwrap();
-        assert_eq!(report.verdict(), Verdict::Verified, "{table}: {report:?}");
-    }
-    assert!(found > 3_000, "{found}");
-}
-
-/// Bytes of the file itself, below SQL. A flip either is found, or changes nothing that the
-/// journal says: there is unused space in every page. `PALYRA_EVERY_BYTE=1` leaves none out.
-#[tokio::test]
-async fn flipped_bytes_of_pages_are_found_or_mean_nothing() {
-    let sample = Sample::new().await;
-    let trust = sample.trust();
-    let place = sample.close();
-    let dump = |file: &Path| -> Vec<Vec<Vec<Value>>> {
-        let shell = rusqlite::Connection::open(file).unwrap();
-        let tables = ["entries", "checkpoints", "blobs", "signer"];
-        tables.map(|table| rows(&shell, table).1).to_vec()
-    };
-    let (bytes, said) = (fs::read(place.file()).unwrap(), dump(&place.file()));
-    let step = if std::env::var_os("PALYRA_EVERY_BYTE").is_some() {
-        1
-    } else {
-        23
-    };
-    let mut found = 0;
-    for at in (0..bytes.len()).step_by(step) {
-        let mut changed = bytes.clone();
-        changed[at] ^= 1 << (at % 8);
-        fs::write(place.file(), &changed).unwrap();
-        let Ok(report) = verify(&place.file(), &trust) else {
-            continue;
-        };
-        if report.verdict() == Verdict::Faulty {
-            found += 1;
-            continue;
-        }
-        assert_eq!(report.verdict(), Verdict::Verified);
-        for (table, said) in dump(&place.file()).into_iter().zip(&said) {
-            assert_eq!(table.len(), said.len(), "byte {at}");
-            for (found, said) in table.iter().zip(said) {
-                assert_eq!(found, said, "byte {at}");
-            }
-        }
-    }
-    assert!(found > 100, "{found}");
-}
-
 #[tokio::test]
 async fn what_an_editor_would_try_is_found() {
     let sample = Sample::new().await;
@@ -434,7 +180,7 @@ async fn what_an_editor_would_try_is_found() {
         ("DELETE FROM signer", Where::File),
     ] {
         fs::write(place.file(), &honest).unwrap();
-        editor(&place.file()).execute_batch(attack).unwrap();
+        only_editor(&place.file()).execute_batch(attack).unwrap();
         let report = verify(&place.file(), &trust).unwrap();
         assert_eq!(report.verdict(), Verdict::Faulty, "{attack}");
         assert!(places(&report).contains(&&at), "{attack}: {report:?}");
@@ -448,7 +194,7 @@ async fn an_entry_with_all_hashes_made_anew_is_found() {
     let sample = Sample::new().await;
     let trust = sample.trust();
     let place = sample.close();
-    let editor = editor(&place.file());
+    let editor = only_editor(&place.file());
     let body = br#"{"kind":"daemon_started","v":1,"version":"lie"}"#;
     let record = EntryRecord {
         seq: 3,
@@ -540,7 +286,7 @@ async fn an_old_key_cannot_go_on_after_it_handed_over() {
     let place = sample.close();
     let old = palyra_journal::proof::SignerKey::from_secret(keys().to_text().trim()).unwrap();
     let resigned = said.sign(&old).unwrap().to_string();
-    editor(&place.file())
+    only_editor(&place.file())
         .execute(
             "UPDATE checkpoints SET note = ?1 WHERE size = 7",
             [resigned],
@@ -565,6 +311,63 @@ async fn an_old_key_cannot_go_on_after_it_handed_over() {
         let report = verify(&other.file(), &trust).unwrap();
         assert_eq!(report.verdict(), Verdict::Faulty, "{report:?}");
     }
+}
+
+/// The thief of a retired key puts it back: the journal then says that it took over once more.
+#[tokio::test]
+async fn a_retired_key_does_not_come_back() {
+    let sample = Sample::new().await;
+    let trust = sample.trust();
+    let place = sample.close();
+    let report = verify(&place.file(), &trust).unwrap();
+    assert_eq!(report.verdict(), Verdict::Verified, "control: {report:?}");
+    let journal = place.open_keyed(keys());
+    append(&journal, "by the thief").await;
+    drop(journal);
+    let report = verify(&place.file(), &trust).unwrap();
+    assert_eq!(report.verdict(), Verdict::Faulty, "{report:?}");
+    assert!(places(&report).contains(&&Where::Entry(8)), "{report:?}");
+}
+
+/// A file that is made to overflow or to fill the memory of whoever looks at it.
+#[tokio::test]
+async fn a_hostile_export_costs_no_more_than_an_honest_one() {
+    let sample = Sample::new().await;
+    let honest = String::from_utf8(sample.export(0)).unwrap();
+    let report = segment(honest.as_bytes(), &sample.trust());
+    assert_eq!(report.verdict(), Verdict::Verified, "control: {report:?}");
+    let peak = serde_json::to_value(palyra_journal::proof::Hash::empty()).unwrap();
+    for after in [u64::MAX, u64::MAX - 1, 1 << 63] {
+        let peaks = vec![peak.clone(); after.count_ones() as usize];
+        let begins = format!("\"after\":{after},");
+        let hostile = honest.replacen("\"after\":0,", &begins, 1).replacen(
+            "\"peaks\":[]",
+            &format!("\"peaks\":{}", serde_json::Value::from(peaks)),
+            1,
+        );
+        assert_ne!(hostile, honest);
+        let report = segment(hostile.as_bytes(), &sample.trust());
+        assert_eq!(report.verdict(), Verdict::Faulty, "{report:?}");
+    }
+    let (header, _) = honest.split_once('\n').unwrap();
+    let mut hostile = format!("{header}\n").into_bytes();
+    for number in 1..200 {
+        let mut line = Vec::new();
+        let record = EntryRecord {
+            seq: number * 60_000,
+            stream: "daemon",
+            revision: number,
+            kind: "daemon_started",
+            at: 0,
+            body: b"{}",
+        };
+        record.spell(&mut line);
+        hostile.extend(line);
+        hostile.push(b'\n');
+    }
+    let report = segment(&hostile, &sample.trust());
+    assert_eq!(report.verdict(), Verdict::Faulty);
+    assert!(report.fault_count < 70_000, "{}", report.fault_count);
 }
 
 #[tokio::test]
@@ -640,7 +443,7 @@ async fn nodes_that_were_changed_are_found() {
         ("INSERT INTO nodes VALUES (8, 9, zeroblob(32))", Where::File),
     ] {
         fs::write(place.file(), &honest).unwrap();
-        editor(&place.file()).execute_batch(attack).unwrap();
+        only_editor(&place.file()).execute_batch(attack).unwrap();
         let report = verify(&place.file(), &trust).unwrap();
         assert!(places(&report).contains(&&at), "{attack}: {report:?}");
     }
