@@ -12,12 +12,10 @@
 mod corridor;
 
 use std::os::unix::fs::PermissionsExt;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use corridor::{confined, rate, spawn};
-use palyra_core::{EgressEnforcementMode, Limits, ProcView, ProcessPlan, SystemClock, Tier};
-use palyra_sandbox::{Sandbox, SandboxSettings};
+use corridor::{Place, confined, rate, spawn};
+use palyra_core::{EgressEnforcementMode, Tier};
 use serde_json::{Value, json};
 
 /// How often each is measured, and how often before that.
@@ -37,55 +35,20 @@ const OWNER: u32 = 65_532;
 const BAR: f64 = 1.9;
 
 fn main() {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async { tokio::spawn(measure()).await.unwrap() });
+    corridor::run(measure());
 }
 
 async fn measure() {
-    // Not in the shared temporary folder: what others leave there would be granted name by name.
-    let here = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let home = here.path().join("home");
-    let work = here.path().join("work");
-    std::fs::create_dir(&home).unwrap();
-    std::fs::create_dir(&work).unwrap();
+    let place = Place::new();
     if rustix::process::geteuid().is_root() {
         // Nothing runs as root.
-        std::os::unix::fs::chown(&work, Some(OWNER), Some(OWNER)).unwrap();
-        std::fs::set_permissions(here.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        std::os::unix::fs::chown(&place.work, Some(OWNER), Some(OWNER)).unwrap();
+        let open = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(place.work.parent().unwrap(), open).unwrap();
     }
-    let sandbox = Sandbox::start(SandboxSettings {
-        helper: env!("CARGO_BIN_EXE_palyra-jail").into(),
-        masked: vec![home.clone()],
-        clock: Arc::new(SystemClock),
-    })
-    .await
-    .unwrap();
+    let sandbox = place.sandbox().await;
     assert_eq!(sandbox.status().why, None);
-    let work = work.canonicalize().unwrap();
-    let found = palyra_sandbox::look_at_folder(&work).unwrap();
-    let plan = ProcessPlan {
-        program: "/bin/true".into(),
-        argv: vec!["true".to_owned()],
-        env: Vec::new(),
-        program_id: palyra_sandbox::program_id(std::path::Path::new("/bin/true")).unwrap(),
-        cwd: work.clone(),
-        cwd_id: found.id,
-        workspace: work.clone(),
-        workspace_id: found.id,
-        stdin: None,
-        tier: Tier::B,
-        limits: Limits::default(),
-        masked: vec![home],
-        run_as: palyra_sandbox::run_as(found.uid, None, Tier::B).unwrap(),
-        home: None,
-        read_only: Vec::new(),
-        egress: EgressEnforcementMode::None,
-        proc: ProcView::default(),
-    };
+    let plan = place.plan(Tier::B, EgressEnforcementMode::None);
 
     let (mut plain, mut ours, mut layers) = (Vec::new(), Vec::new(), String::new());
     for round in 0..WARM_UP + RUNS {

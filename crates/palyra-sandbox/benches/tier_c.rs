@@ -15,12 +15,11 @@ mod corridor;
 use std::io::{Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use corridor::{confined, rate, spawn};
-use palyra_core::{EgressEnforcementMode, Limits, ProcView, ProcessPlan, SystemClock, Tier};
-use palyra_sandbox::{Sandbox, SandboxSettings};
+use corridor::{Place, confined, rate, spawn};
+use palyra_core::{EgressEnforcementMode, ProcessPlan, Tier};
+use palyra_sandbox::Sandbox;
 use serde_json::{Value, json};
 
 /// How often each is measured, and how often before that.
@@ -44,31 +43,18 @@ const RATE: f64 = 400.0;
 const RESIDENT: usize = 2 << 30;
 
 fn main() {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async { tokio::spawn(measure()).await.unwrap() });
+    corridor::run(measure());
 }
 
 async fn measure() {
-    let here = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let home = here.path().join("home");
-    let work = here.path().join("work");
-    std::fs::create_dir(&home).unwrap();
-    std::fs::create_dir(&work).unwrap();
-    let sandbox = Sandbox::start(SandboxSettings {
-        helper: env!("CARGO_BIN_EXE_palyra-jail").into(),
-        masked: vec![home.clone()],
-        clock: Arc::new(SystemClock),
-    })
-    .await
-    .unwrap();
+    let place = Place::new();
+    let sandbox = place.sandbox().await;
     assert_eq!(sandbox.status().tier_c_why, None);
-    let work = work.canonicalize().unwrap();
-    let plan = plan(&work, home);
-    let mut bubblewrap = Bubblewrap::new(&work);
+    let plan = ProcessPlan {
+        home: Some("/home/somebody".into()),
+        ..place.plan(Tier::C, EgressEnforcementMode::Strict)
+    };
+    let mut bubblewrap = Bubblewrap::new(&place.work);
 
     let first = interleaved(&sandbox, &plan, &mut bubblewrap, RUNS).await;
     // Touched, so that it is really there.
@@ -86,29 +72,6 @@ async fn measure() {
     let at_once = rate(begun, AT_ONCE);
     report(&first, &large, at_once);
     sandbox.shutdown().await;
-}
-
-fn plan(work: &Path, home: std::path::PathBuf) -> ProcessPlan {
-    let found = palyra_sandbox::look_at_folder(work).unwrap();
-    ProcessPlan {
-        program: "/bin/true".into(),
-        argv: vec!["true".to_owned()],
-        env: Vec::new(),
-        program_id: palyra_sandbox::program_id(Path::new("/bin/true")).unwrap(),
-        cwd: work.to_owned(),
-        cwd_id: found.id,
-        workspace: work.to_owned(),
-        workspace_id: found.id,
-        stdin: None,
-        tier: Tier::C,
-        limits: Limits::default(),
-        masked: vec![home],
-        run_as: palyra_sandbox::run_as(found.uid, None, Tier::C).unwrap(),
-        home: Some("/home/somebody".into()),
-        read_only: Vec::new(),
-        egress: EgressEnforcementMode::Strict,
-        proc: ProcView::default(),
-    }
 }
 
 /// Times of one part, sorted.

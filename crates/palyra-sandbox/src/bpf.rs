@@ -172,3 +172,56 @@ fn of_rule(rule: &Rule, answer: Answer) -> Vec<sock_filter> {
     }
     steps
 }
+
+/// Runs a filter as the kernel would.
+#[cfg(test)]
+pub(crate) mod as_the_kernel {
+    use super::*;
+
+    /// What the kernel would answer: the few instructions of classic BPF that occur here.
+    pub(crate) fn answer(program: &[sock_filter], arch: u32, number: i64, args: &[u64]) -> u32 {
+        run(program, arch, number, args, &mut || ())
+    }
+
+    fn run(
+        program: &[sock_filter],
+        arch: u32,
+        number: i64,
+        args: &[u64],
+        each: &mut impl FnMut(),
+    ) -> u32 {
+        let mut data = [0_u8; 64];
+        data[0..4].copy_from_slice(&u32::try_from(number).unwrap().to_ne_bytes());
+        data[4..8].copy_from_slice(&arch.to_ne_bytes());
+        for (place, argument) in data[16..].chunks_exact_mut(8).zip(args) {
+            place.copy_from_slice(&argument.to_ne_bytes());
+        }
+        let (mut at, mut accumulator) = (0, 0_u32);
+        loop {
+            each();
+            let step = &program[at];
+            at += 1;
+            let jump = |yes: bool| usize::from(if yes { step.jt } else { step.jf });
+            match step.code {
+                0x20 => {
+                    let from = usize::try_from(step.k).unwrap();
+                    accumulator = u32::from_ne_bytes(data[from..from + 4].try_into().unwrap());
+                }
+                0x54 => accumulator &= step.k,
+                0x05 => at += usize::try_from(step.k).unwrap(),
+                0x15 => at += jump(accumulator == step.k),
+                0x25 => at += jump(accumulator > step.k),
+                0x35 => at += jump(accumulator >= step.k),
+                0x06 => return step.k,
+                other => panic!("instruction {other:#x}"),
+            }
+        }
+    }
+
+    /// How many instructions a call with no arguments takes.
+    pub(crate) fn steps(program: &[sock_filter], arch: u32, number: i64) -> usize {
+        let mut count = 0;
+        run(program, arch, number, &[], &mut || count += 1);
+        count
+    }
+}

@@ -317,9 +317,8 @@ fn set_id_files() -> Vec<(i64, Vec<Rule>)> {
 
 #[cfg(test)]
 mod tests {
-    use seccompiler::sock_filter;
-
     use super::*;
+    use crate::bpf::as_the_kernel::{answer, steps};
 
     #[cfg(target_arch = "x86_64")]
     const X32_BIT: u32 = 0x4000_0000;
@@ -333,46 +332,6 @@ mod tests {
     const ALLOW: u32 = 0x7fff_0000;
     const KILL: u32 = 0x8000_0000;
     const EPERM: u32 = 0x0005_0000 | 1;
-
-    /// What the kernel would answer: the few instructions of classic BPF that occur here.
-    fn answer(program: &[sock_filter], arch: u32, number: i64, args: &[u64]) -> u32 {
-        run(program, arch, number, args, &mut || ())
-    }
-
-    fn run(
-        program: &[sock_filter],
-        arch: u32,
-        number: i64,
-        args: &[u64],
-        each: &mut impl FnMut(),
-    ) -> u32 {
-        let mut data = [0_u8; 64];
-        data[0..4].copy_from_slice(&u32::try_from(number).unwrap().to_ne_bytes());
-        data[4..8].copy_from_slice(&arch.to_ne_bytes());
-        for (place, argument) in data[16..].chunks_exact_mut(8).zip(args) {
-            place.copy_from_slice(&argument.to_ne_bytes());
-        }
-        let (mut at, mut accumulator) = (0, 0_u32);
-        loop {
-            each();
-            let step = &program[at];
-            at += 1;
-            let jump = |yes: bool| usize::from(if yes { step.jt } else { step.jf });
-            match step.code {
-                0x20 => {
-                    let from = usize::try_from(step.k).unwrap();
-                    accumulator = u32::from_ne_bytes(data[from..from + 4].try_into().unwrap());
-                }
-                0x54 => accumulator &= step.k,
-                0x05 => at += usize::try_from(step.k).unwrap(),
-                0x15 => at += jump(accumulator == step.k),
-                0x25 => at += jump(accumulator > step.k),
-                0x35 => at += jump(accumulator >= step.k),
-                0x06 => return step.k,
-                other => panic!("instruction {other:#x}"),
-            }
-        }
-    }
 
     /// What both filters say: the helper's, and a program's; they agree wherever this is asked.
     fn native<const N: usize>(abi: u32, number: i64, args: [u64; N]) -> u32 {
@@ -597,15 +556,9 @@ mod tests {
         let filter = for_call(Abi::from_number(7), Caller::Program);
         assert!(filter.len() < 4_096, "{}", filter.len());
         for call in [libc::SYS_read, libc::SYS_futex, libc::SYS_statx, 9_999] {
-            assert!(steps(&filter, call) < 40, "{call}");
+            assert!(steps(&filter, NATIVE, call) < 40, "{call}");
             assert_eq!(answer(&filter, NATIVE, call, &[0; 6]), ALLOW);
         }
-    }
-
-    fn steps(program: &[sock_filter], number: i64) -> usize {
-        let mut count = 0;
-        run(program, NATIVE, number, &[], &mut || count += 1);
-        count
     }
 
     #[test]

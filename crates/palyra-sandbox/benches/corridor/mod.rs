@@ -1,6 +1,9 @@
-//! What the benches share: a plain spawn, and one run through the corridor.
+//! What the benches share: a sandbox with a plan for it, a plain spawn, and one run through the
+//! corridor.
 
-use std::path::PathBuf;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use palyra_core::corridor::{
@@ -8,13 +11,79 @@ use palyra_core::corridor::{
 };
 use palyra_core::facts::Origin;
 use palyra_core::{
-    CallId, CanonicalJson, Channel, Denial, DenialCode, DeviceId, DigestKey, Ending, Facts, Limits,
-    Principal, ProcessPlan, RunId, Timestamp, ToolAttestation, ToolMetadata, ToolProposal,
-    UserName,
+    CallId, CanonicalJson, Channel, Denial, DenialCode, DeviceId, DigestKey, EgressEnforcementMode,
+    Ending, Facts, Limits, Principal, ProcView, ProcessPlan, RunId, SystemClock, Tier, Timestamp,
+    ToolAttestation, ToolMetadata, ToolProposal, UserName,
 };
-use palyra_sandbox::Sandbox;
+use palyra_sandbox::{Sandbox, SandboxSettings};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
+
+/// Runs a bench on two threads, as the daemon has them here.
+pub(crate) fn run(bench: impl Future<Output = ()> + Send + 'static) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async { tokio::spawn(bench).await.unwrap() });
+}
+
+/// Folders of a daemon and of somebody who works; gone with it.
+pub(crate) struct Place {
+    _folder: tempfile::TempDir,
+    pub(crate) home: PathBuf,
+    pub(crate) work: PathBuf,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        // Not in the shared temporary folder: what others leave there would be granted name by name.
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let here = folder.path().canonicalize().unwrap();
+        let (home, work) = (here.join("home"), here.join("work"));
+        std::fs::create_dir(&home).unwrap();
+        std::fs::create_dir(&work).unwrap();
+        Self {
+            home,
+            work,
+            _folder: folder,
+        }
+    }
+
+    pub(crate) async fn sandbox(&self) -> Sandbox {
+        let settings = SandboxSettings {
+            helper: env!("CARGO_BIN_EXE_palyra-jail").into(),
+            masked: vec![self.home.clone()],
+            clock: Arc::new(SystemClock),
+        };
+        Sandbox::start(settings).await.unwrap()
+    }
+
+    /// `/bin/true` in this tier.
+    pub(crate) fn plan(&self, tier: Tier, egress: EgressEnforcementMode) -> ProcessPlan {
+        let found = palyra_sandbox::look_at_folder(&self.work).unwrap();
+        ProcessPlan {
+            program: "/bin/true".into(),
+            argv: vec!["true".to_owned()],
+            env: Vec::new(),
+            program_id: palyra_sandbox::program_id(Path::new("/bin/true")).unwrap(),
+            cwd: self.work.clone(),
+            cwd_id: found.id,
+            workspace: self.work.clone(),
+            workspace_id: found.id,
+            stdin: None,
+            tier,
+            limits: Limits::default(),
+            masked: vec![self.home.clone()],
+            run_as: palyra_sandbox::run_as(found.uid, None, tier).unwrap(),
+            home: None,
+            read_only: Vec::new(),
+            egress,
+            proc: ProcView::default(),
+        }
+    }
+}
 
 /// How many of `runs` a second since then.
 #[expect(clippy::cast_precision_loss, reason = "a few hundred")]

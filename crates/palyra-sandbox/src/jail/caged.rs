@@ -14,8 +14,10 @@ use rustix::net::{AddressFamily, SocketType};
 use rustix::process::{DumpableBehavior, Pid, Resource, Rlimit};
 use rustix::thread::{Gid, Uid};
 
+use super::left_out::Wall;
+use super::self_test::Ahead;
 use super::server::Shared;
-use super::sight::{self, Wall};
+use super::sight;
 use super::target::{self, Program, Refusal};
 use super::{files, init};
 use crate::landlock::{self, Abi, Access, Ruleset};
@@ -30,7 +32,7 @@ pub(super) struct Caged<'a> {
     pub(super) order: &'a Order,
     pub(super) caged: &'a CagedOrder,
     pub(super) handles: &'a Handles<OwnedFd>,
-    pub(super) ahead: &'a sight::Ahead,
+    pub(super) ahead: &'a Ahead,
 }
 
 /// Its life. The result is its exit code, unless it became another program.
@@ -49,7 +51,7 @@ pub(super) fn run(call: &Caged<'_>, go: &OwnedFd) -> i32 {
 }
 
 /// Goes through the motions once while nobody waits; see [`target::rehearse`].
-pub(super) fn rehearse(packet: &mut [u8], ahead: &sight::Ahead) {
+pub(super) fn rehearse(packet: &mut [u8], ahead: &Ahead) {
     target::rehearse_order(packet);
     std::hint::black_box(sight::Seen::look(&[], &[], Path::new("/"), ahead));
 }

@@ -24,9 +24,11 @@ use rustix::process::{DumpableBehavior, Pid, Signal, WaitOptions, WaitStatus};
 use rustix::thread::{CapabilitySet, CapabilitySets, Gid, Uid};
 
 use super::caged::{self, Caged};
+use super::left_out::Wall;
+use super::self_test::Ahead;
 use super::server::Shared;
 use super::target::{self, DID_NOT_RUN, Refusal};
-use super::{mounts, sight, supervisor};
+use super::{mounts, supervisor};
 use crate::controllers::CallLimits;
 use crate::landlock::{self, Abi, Ruleset};
 use crate::sys;
@@ -75,7 +77,7 @@ pub(super) fn run(shared: &Shared, supervisor: Pid, link: &OwnedFd, whole: &Call
     let own = if root { Ok(()) } else { keep_own_ids(shared) };
     sys::default_signals();
     rustix::process::umask(Mode::WGRP | Mode::WOTH);
-    let ahead = sight::Ahead::look();
+    let ahead = Ahead::look();
     let mut packet = vec![0; PACKET];
     caged::rehearse(&mut packet, &ahead);
     let (order, handles) = match take_order(shared, link, &mut packet) {
@@ -177,8 +179,7 @@ fn keep_own_ids(shared: &Shared) -> io::Result<()> {
 
 /// The namespaces that both processes of a cage share. The network is the target's own affair: it
 /// takes longest to make, and is made while this process puts the files together.
-fn rest_of_the_namespaces(missing: Option<sight::Wall>) -> Result<(), Refusal> {
-    use sight::Wall;
+fn rest_of_the_namespaces(missing: Option<Wall>) -> Result<(), Refusal> {
     let all = [
         (Wall::Mounts, libc::CLONE_NEWNS),
         (Wall::Ipc, libc::CLONE_NEWIPC),
@@ -216,7 +217,7 @@ fn begin_as_user(call: &Caged<'_>) -> Result<Pid, Refusal> {
 }
 
 fn build(call: &Caged<'_>, parts: mounts::Parts) -> Result<(), Refusal> {
-    if call.shared.missing == Some(sight::Wall::Mounts) {
+    if call.shared.missing == Some(Wall::Mounts) {
         return Ok(());
     }
     mounts::build(&call.caged.cage, parts)
@@ -265,7 +266,7 @@ fn start_lent(
     processes: &OwnedFd,
     tree: &OwnedFd,
 ) -> Result<(Pid, OwnedFd, Ids), Refusal> {
-    let unmapped = call.shared.missing == Some(sight::Wall::Identity);
+    let unmapped = call.shared.missing == Some(Wall::Identity);
     let (child, go) = start_in_user_namespace(call)?;
     let number = child.as_raw_nonzero().get();
     let degraded = |error: io::Error| Refusal::degraded("the user namespace", error);
@@ -309,7 +310,7 @@ fn start_lent(
 fn start_in_user_namespace(call: &Caged<'_>) -> Result<(Pid, OwnedFd), Refusal> {
     let (wait, go) = pipe()?;
     let namespace = match call.shared.missing {
-        Some(sight::Wall::User) => 0,
+        Some(Wall::User) => 0,
         _ => libc::CLONE_NEWUSER,
     };
     let child = sys::fork_into(namespace, None, || caged::run(call, &wait))

@@ -9,7 +9,10 @@
 //!   walls around itself, checks that they stand, and becomes the program or does the file work.
 //!
 //! In Tier-C a target's place is taken by the first process of a cage (`init`), which builds it
-//! (`mounts`) and starts the target as the second one (`caged`, `sight`).
+//! (`mounts`) and starts the target as the second one (`caged`).
+//!
+//! Whether the walls stand is looked at by `self_test`: what both tiers have; `observe` and `sight`
+//! what only Tier-B and Tier-C have.
 //!
 //! A slot serves one call and is then gone. It is forked *before* it is needed, so that no call
 //! waits for a fork.
@@ -21,11 +24,14 @@ mod children;
 mod doctor;
 mod files;
 mod init;
+mod left_out;
 mod mounts;
 mod observe;
 mod patch;
+mod self_test;
 mod server;
 mod sight;
+mod status;
 mod supervisor;
 mod target;
 
@@ -34,8 +40,8 @@ use std::process::ExitCode;
 use crate::controllers::Base;
 
 /// The helper's `main`: `palyra-jail CGROUP CONTROLLER…`, where `CGROUP` is a folder or `-` and each
-/// `CONTROLLER` is as `controllers` spells it; standard input and standard error are the control sockets of Tier-B and Tier-C, and standard output a handle of the
-/// daemon's temporary folder.
+/// `CONTROLLER` is as `controllers` spells it. Standard input and standard error are the control
+/// sockets of Tier-B and Tier-C, and standard output is a handle of the daemon's temporary folder.
 #[must_use]
 pub fn main() -> ExitCode {
     if std::env::args_os()
@@ -51,13 +57,13 @@ pub fn main() -> ExitCode {
 /// runs behind what is left.
 #[must_use]
 pub fn main_without(wall: &str) -> ExitCode {
-    match sight::Wall::named(wall) {
+    match left_out::Wall::named(wall) {
         Some(wall) => start(Some(wall)),
         None => ExitCode::from(2),
     }
 }
 
-fn start(missing: Option<sight::Wall>) -> ExitCode {
+fn start(missing: Option<left_out::Wall>) -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
     let Some(cgroup) = arguments.next() else {
         return ExitCode::from(2);

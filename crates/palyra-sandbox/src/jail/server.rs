@@ -13,7 +13,8 @@ use rustix::process::{Pid, Signal};
 use seccompiler::BpfProgram;
 
 use super::children::{self, Children, Waited};
-use super::sight::{Namespaces, Wall};
+use super::left_out::Wall;
+use super::sight::Namespaces;
 use super::supervisor;
 use crate::cgroup::{self, KillSwitch};
 use crate::controllers::{Base, Opened};

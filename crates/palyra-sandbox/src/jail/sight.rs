@@ -3,61 +3,17 @@
 //! Looking ([`Seen::look`]) reads what the kernel says and tries the doors; judging ([`judge`]) is
 //! pure and names the first wall that is missing. Nothing here is copied from the plan.
 
-use std::io;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use palyra_core::Layer;
-use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
+use rustix::fs::{OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Resource, Rlimit};
 
-use crate::cgroup;
+use super::self_test::{self, Ahead, Tried, layer, missing, outcome};
+use super::status::{Status, stands_for, stands_for_all};
 use crate::landlock::Abi;
-use crate::sys;
 use crate::wire::Lent;
-
-/// A wall that a broken helper leaves out. Only tests have such a helper; see
-/// [`super::main_without`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wall {
-    User,
-    Processes,
-    Mounts,
-    Network,
-    Ipc,
-    HostName,
-    Cgroups,
-    Identity,
-    Limits,
-    Session,
-    Landlock,
-    Capabilities,
-    Seccomp,
-}
-
-impl Wall {
-    /// By the name that a test uses.
-    pub(super) fn named(name: &str) -> Option<Self> {
-        Some(match name {
-            "user" => Self::User,
-            "processes" => Self::Processes,
-            "mounts" => Self::Mounts,
-            "network" => Self::Network,
-            "ipc" => Self::Ipc,
-            "host-name" => Self::HostName,
-            "cgroups" => Self::Cgroups,
-            "identity" => Self::Identity,
-            "limits" => Self::Limits,
-            "session" => Self::Session,
-            "landlock" => Self::Landlock,
-            "capabilities" => Self::Capabilities,
-            "seccomp" => Self::Seccomp,
-            _ => return None,
-        })
-    }
-}
 
 /// The namespaces a process is in, as the kernel names them, in the order of [`NAMES`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,30 +28,6 @@ impl Namespaces {
             let link = std::fs::read_link(Path::new("/proc/self/ns").join(name)).ok()?;
             Some(link.to_string_lossy().into_owned())
         }))
-    }
-}
-
-/// What is looked at before there is an order, while nobody waits.
-#[derive(Debug, Clone)]
-pub(super) struct Ahead {
-    /// The cgroup as the machine names it; inside, its own namespace hides the name.
-    cgroup: Option<PathBuf>,
-    /// What holds for the call as a whole.
-    whole: String,
-}
-
-impl Ahead {
-    /// The same with what is now seen to hold for the whole call.
-    pub(super) fn with_limits(self, whole: String) -> Self {
-        Self { whole, ..self }
-    }
-
-    pub(super) fn look() -> Self {
-        let cgroup = cgroup::name_of(Path::new("/proc/self/cgroup"));
-        Self {
-            cgroup: cgroup.ok().flatten(),
-            whole: String::new(),
-        }
     }
 }
 
@@ -114,64 +46,19 @@ pub(super) struct Expected<'a> {
 /// What was seen.
 #[derive(Debug, Clone)]
 pub(super) struct Seen {
+    tried: Tried,
     namespaces: Namespaces,
     status: Status,
     uid_map: String,
-    pid: i32,
-    session: i32,
-    group: i32,
     /// Opening for writing what is its own file and what no call is granted: only Landlock can
     /// have refused it.
     own_file: Result<(), Errno>,
-    masked: Vec<(PathBuf, Result<(), Errno>)>,
-    unix_socket: Result<(), Errno>,
-    setns: Option<i32>,
-    limits: Vec<(Resource, Rlimit)>,
     root: Option<StatVfsMountFlags>,
     /// Making a folder in the root.
     in_the_root: Result<(), Errno>,
     /// Whether `..` stays in the root; nothing may lie on top of it.
     root_is_the_top: bool,
     workspace: Option<StatVfsMountFlags>,
-    cgroup: Option<PathBuf>,
-    whole: String,
-}
-
-/// Lines of `/proc/self/status`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Status {
-    uids: Vec<u32>,
-    gids: Vec<u32>,
-    groups: Vec<u32>,
-    /// Inheritable, permitted, effective, bounding, ambient.
-    capabilities: [Option<u64>; 5],
-    no_new_privs: Option<u32>,
-    seccomp: Option<u32>,
-    filters: Option<u32>,
-}
-
-impl Status {
-    fn parse(text: &str) -> Self {
-        let value = |name: &str| {
-            let mut lines = text.lines();
-            lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
-        };
-        let numbers = |name: &str| -> Vec<u32> {
-            let words = value(name).unwrap_or_default().split_ascii_whitespace();
-            words.filter_map(|word| word.parse().ok()).collect()
-        };
-        let hex = |name: &str| u64::from_str_radix(value(name)?.trim(), 16).ok();
-        let one = |name: &str| value(name)?.trim().parse().ok();
-        Self {
-            uids: numbers("Uid"),
-            gids: numbers("Gid"),
-            groups: numbers("Groups"),
-            capabilities: ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"].map(hex),
-            no_new_privs: one("NoNewPrivs"),
-            seccomp: one("Seccomp"),
-            filters: one("Seccomp_filters"),
-        }
-    }
 }
 
 impl Seen {
@@ -182,42 +69,20 @@ impl Seen {
         workspace: &Path,
         ahead: &Ahead,
     ) -> Self {
-        let number = |pid: rustix::process::Pid| pid.as_raw_nonzero().get();
         let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let flags = |path: &Path| rustix::fs::statvfs(path).ok().map(|found| found.f_flag);
         Self {
+            tried: Tried::look(masked, limits, ahead),
             namespaces: Namespaces::look(),
             status: Status::parse(&text("/proc/self/status")),
             uid_map: text("/proc/self/uid_map"),
-            pid: number(rustix::process::getpid()),
-            session: rustix::process::getsid(None).map_or(0, number),
-            group: number(rustix::process::getpgrp()),
-            own_file: open(Path::new("/proc/self/comm"), OFlags::WRONLY),
-            masked: masked
-                .iter()
-                .map(|path| (path.clone(), open(path, OFlags::RDONLY)))
-                .collect(),
-            unix_socket: unix_socket(),
-            setns: sys::try_setns()
-                .err()
-                .and_then(|error| error.raw_os_error()),
-            limits: limits
-                .iter()
-                .map(|(resource, _)| (*resource, rustix::process::getrlimit(*resource)))
-                .collect(),
+            own_file: self_test::open(Path::new("/proc/self/comm"), OFlags::WRONLY),
             root: flags(Path::new("/")),
             in_the_root: rustix::fs::access("/", rustix::fs::Access::WRITE_OK),
             root_is_the_top: root_is_the_top(),
             workspace: flags(workspace),
-            cgroup: ahead.cgroup.clone(),
-            whole: ahead.whole.clone(),
         }
     }
-}
-
-fn open(path: &Path, how: OFlags) -> Result<(), Errno> {
-    let flags = how | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    rustix::fs::open(path, flags, Mode::empty()).map(drop::<OwnedFd>)
 }
 
 /// Whether above the root is the root: the same folder of the same mount.
@@ -233,12 +98,6 @@ fn root_is_the_top() -> bool {
     root.is_some() && id("/..") == root
 }
 
-fn unix_socket() -> Result<(), Errno> {
-    let flags = SocketFlags::CLOEXEC;
-    rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
-        .map(drop::<OwnedFd>)
-}
-
 /// The layers, or the first one that is missing.
 pub(super) fn judge(expected: &Expected<'_>, seen: &Seen) -> Result<Vec<Layer>, String> {
     let mut layers = vec![
@@ -248,39 +107,14 @@ pub(super) fn judge(expected: &Expected<'_>, seen: &Seen) -> Result<Vec<Layer>, 
         root(seen)?,
         workspace(expected, seen)?,
         capabilities(seen)?,
-        no_new_privs(seen)?,
+        self_test::no_new_privs(seen.status.no_new_privs == Some(1))?,
         landlock(expected, seen)?,
         seccomp(seen)?,
-        limits(expected, seen)?,
-        session(seen)?,
-        layer("whole_call", seen.whole.clone()),
+        seen.tried.limits(expected.limits)?,
+        seen.tried.session()?,
     ];
-    if let Some(cgroup) = &seen.cgroup
-        && cgroup
-            .file_name()
-            .is_some_and(|name| name.as_encoded_bytes().starts_with(b"call-"))
-    {
-        layers.push(layer("cgroup", cgroup.display().to_string()));
-    }
+    layers.extend(seen.tried.whole_call());
     Ok(layers)
-}
-
-fn layer(name: &str, observed: impl Into<String>) -> Layer {
-    Layer {
-        name: name.to_owned(),
-        observed: observed.into(),
-    }
-}
-
-fn missing(wall: &str, seen: impl std::fmt::Display) -> String {
-    format!("{wall} is not in force: {seen}")
-}
-
-fn tried(result: Result<(), Errno>) -> String {
-    match result {
-        Ok(()) => "it succeeded".to_owned(),
-        Err(error) => io::Error::from(error).to_string(),
-    }
 }
 
 fn namespaces(expected: &Expected<'_>, seen: &Seen) -> Result<Layer, String> {
@@ -301,11 +135,9 @@ fn namespaces(expected: &Expected<'_>, seen: &Seen) -> Result<Layer, String> {
             }
         }
     }
-    if seen.pid != 2 && seen.pid != 3 {
-        return Err(missing(
-            "the pid namespace",
-            format!("process {}", seen.pid),
-        ));
+    let pid = seen.tried.pid;
+    if pid != 2 && pid != 3 {
+        return Err(missing("the pid namespace", format!("process {pid}")));
     }
     Ok(layer("namespaces", own.join(" ")))
 }
@@ -334,7 +166,7 @@ fn root(seen: &Seen) -> Result<Layer, String> {
         return Err(missing("the root", "it can be written to"));
     }
     if seen.in_the_root != Err(Errno::ROFS) {
-        return Err(missing("the root", tried(seen.in_the_root)));
+        return Err(missing("the root", outcome(seen.in_the_root)));
     }
     if !seen.root_is_the_top {
         return Err(missing("the root", "something lies on top of it"));
@@ -394,30 +226,6 @@ fn identity(expected: &Expected<'_>, seen: &Seen) -> Result<Layer, String> {
     Ok(layer("uid", text))
 }
 
-/// The lines of a map: the first id inside, the first outside, and how many.
-fn lines_of(map: &str) -> impl Iterator<Item = [u32; 3]> {
-    map.lines().filter_map(|line| {
-        let numbers: Vec<u32> = line
-            .split_ascii_whitespace()
-            .filter_map(|word| word.parse().ok())
-            .collect();
-        numbers.try_into().ok()
-    })
-}
-
-/// What `id` inside stands for outside.
-fn stands_for(map: &str, id: u32) -> Option<u32> {
-    lines_of(map).find_map(|[inside, outside, count]| {
-        let step = id.checked_sub(inside)?;
-        (step < count).then_some(outside + step)
-    })
-}
-
-/// The first id outside of each line.
-fn stands_for_all(map: &str) -> impl Iterator<Item = u32> {
-    lines_of(map).map(|[_, outside, _]| outside)
-}
-
 fn capabilities(seen: &Seen) -> Result<Layer, String> {
     if seen.status.capabilities != [Some(0); 5] {
         let seen = format!("{:x?}", seen.status.capabilities);
@@ -426,73 +234,25 @@ fn capabilities(seen: &Seen) -> Result<Layer, String> {
     Ok(layer("capabilities", "none, and none can be gained"))
 }
 
-fn no_new_privs(seen: &Seen) -> Result<Layer, String> {
-    if seen.status.no_new_privs != Some(1) {
-        return Err(missing("no_new_privs", "not set"));
-    }
-    Ok(layer("no_new_privs", "set"))
-}
-
 fn landlock(expected: &Expected<'_>, seen: &Seen) -> Result<Layer, String> {
     if seen.own_file != Err(Errno::ACCESS) {
-        let seen = tried(seen.own_file);
-        return Err(missing(
-            "landlock",
-            format!("writing to its own name: {seen}"),
-        ));
+        let seen = format!("writing to its own name: {}", outcome(seen.own_file));
+        return Err(missing("landlock", seen));
     }
-    for (path, result) in &seen.masked {
-        match result {
-            Err(Errno::ACCESS | Errno::NOENT | Errno::NOTDIR) => {}
-            other => {
-                let seen = format!("opening `{}`: {}", path.display(), tried(*other));
-                return Err(missing("a mask", seen));
-            }
-        }
-    }
-    let abi = expected.abi.number();
-    let scopes = if expected.abi.has_scopes() {
-        ", signals and abstract sockets scoped"
-    } else {
-        ""
-    };
-    let count = seen.masked.len();
+    seen.tried.masks("a mask")?;
+    let (abi, count) = (expected.abi.number(), seen.tried.masked.len());
+    let scopes = self_test::scopes(expected.abi);
     let text = format!("abi {abi}, self_tested: a write refused, {count} masked absent{scopes}");
     Ok(layer("landlock", text))
 }
 
 fn seccomp(seen: &Seen) -> Result<Layer, String> {
-    if seen.status.seccomp != Some(2) {
-        return Err(missing("seccomp", "no filter"));
-    }
-    if seen.setns != Some(libc::EPERM) {
-        let seen = format!("entering a namespace: {:?}", seen.setns);
-        return Err(missing("seccomp", seen));
-    }
-    if seen.unix_socket != Err(Errno::PERM) {
-        let seen = tried(seen.unix_socket);
-        return Err(missing("seccomp", format!("making a Unix socket: {seen}")));
-    }
+    let text = seen.tried.seccomp(seen.status.seccomp == Some(2))?;
     let filters = seen
         .status
         .filters
         .map_or_else(String::new, |count| format!(", {count} filters in all"));
-    let text = format!("filter, setns and Unix socket refused{filters}");
-    Ok(layer("seccomp", text))
-}
-
-fn limits(expected: &Expected<'_>, seen: &Seen) -> Result<Layer, String> {
-    if seen.limits != expected.limits {
-        return Err(missing("a limit", format!("{:?}", seen.limits)));
-    }
-    Ok(layer("rlimits", super::observe::limits_text(&seen.limits)))
-}
-
-fn session(seen: &Seen) -> Result<Layer, String> {
-    if seen.session != seen.pid || seen.group != seen.pid {
-        return Err(missing("a session of its own", seen.session));
-    }
-    Ok(layer("session", "own session and process group"))
+    Ok(layer("seccomp", text + &filters))
 }
 
 #[cfg(test)]
@@ -519,6 +279,17 @@ mod tests {
     fn good() -> Seen {
         let flags = StatVfsMountFlags::RDONLY | StatVfsMountFlags::NOSUID;
         Seen {
+            tried: Tried {
+                pid: 2,
+                session: 2,
+                group: 2,
+                masked: vec![("/home".into(), Err(Errno::NOENT))],
+                unix_socket: Err(Errno::PERM),
+                setns: Some(libc::EPERM),
+                limits: vec![(Resource::Core, limit(0))],
+                cgroup: Some("/palyra-1/call-7".into()),
+                whole: "pids 512, memory not limited".into(),
+            },
             namespaces: super::tests::namespaces("in"),
             status: Status {
                 uids: vec![5; 4],
@@ -530,20 +301,11 @@ mod tests {
                 filters: Some(2),
             },
             uid_map: format!("0 {} 65536\n", LENT.first),
-            pid: 2,
-            session: 2,
-            group: 2,
             own_file: Err(Errno::ACCESS),
-            masked: vec![("/home".into(), Err(Errno::NOENT))],
-            unix_socket: Err(Errno::PERM),
-            setns: Some(libc::EPERM),
-            limits: vec![(Resource::Core, limit(0))],
             root: Some(flags),
             in_the_root: Err(Errno::ROFS),
             root_is_the_top: true,
             workspace: Some(StatVfsMountFlags::NOSUID | StatVfsMountFlags::from_bits_retain(4)),
-            cgroup: Some("/palyra-1/call-7".into()),
-            whole: "pids 512, memory not limited".into(),
         }
     }
 
@@ -602,7 +364,7 @@ mod tests {
             }),
             ("the user namespace", |it| it.namespaces.0[0] = None),
             ("the net namespace", |it| it.namespaces.0[3] = None),
-            ("the pid namespace", |it| it.pid = 4_711),
+            ("the pid namespace", |it| it.tried.pid = 4_711),
             ("the uid", |it| it.uid_map = "0 0 4294967295\n".into()),
             ("the uid", |it| it.uid_map = "5 0 1\n".into()),
             ("the uid", |it| it.uid_map = "5 99 1\n".into()),
@@ -628,11 +390,11 @@ mod tests {
             ("no_new_privs", |it| it.status.no_new_privs = Some(0)),
             ("landlock", |it| it.own_file = Ok(())),
             ("landlock", |it| it.own_file = Err(Errno::ROFS)),
-            ("a mask", |it| it.masked[0].1 = Ok(())),
+            ("a mask", |it| it.tried.masked[0].1 = Ok(())),
             ("seccomp", |it| it.status.seccomp = Some(0)),
-            ("seccomp", |it| it.setns = Some(libc::EBADF)),
-            ("a limit", |it| it.limits[0].1 = limit(1)),
-            ("a session", |it| it.session = 1),
+            ("seccomp", |it| it.tried.setns = Some(libc::EBADF)),
+            ("a limit", |it| it.tried.limits[0].1 = limit(1)),
+            ("a session", |it| it.tried.session = 1),
         ];
         for (wall, change) in changes {
             let mut seen = good();
@@ -640,19 +402,5 @@ mod tests {
             let why = judged(&seen).unwrap_err();
             assert!(why.starts_with(wall), "{wall}: {why}");
         }
-    }
-
-    #[test]
-    fn the_status_is_read_line_by_line() {
-        let text = "Name:\tx Uid:\nUid:\t5\t5\t5\t5\nGroups:\t1 2 \nCapInh:\t0\nCapPrm:\tff\n\
-                    NoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t3\n";
-        let status = Status::parse(text);
-        assert_eq!(status.uids, [5; 4]);
-        assert_eq!(status.groups, [1, 2]);
-        assert_eq!(status.capabilities[..2], [Some(0), Some(255)]);
-        assert_eq!(status.capabilities[2], None);
-        assert_eq!((status.seccomp, status.filters), (Some(2), Some(3)));
-        assert_eq!(stands_for("0 100 10\n70000 110 1\n", 70_000), Some(110));
-        assert_eq!(stands_for("0 100 10\n", 10), None);
     }
 }

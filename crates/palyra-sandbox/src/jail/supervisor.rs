@@ -13,8 +13,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 
 use super::children::{self, Children, Waited};
+use super::left_out::Wall;
 use super::server::{Kind, Shared, drain};
-use super::sight::Wall;
 use super::{init, target};
 use crate::cgroup::CallCgroup;
 use crate::controllers::CallLimits;

@@ -19,7 +19,7 @@ use palyra_core::{FileId, Limits, ProgramId, RunErrorKind};
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use rustix::thread::{Gid, Uid};
 
-use super::observe::SeenAhead;
+use super::self_test::Ahead;
 use super::server::Shared;
 use super::{files, init, observe};
 use crate::controllers::CallLimits;
@@ -72,9 +72,9 @@ pub(super) fn run(shared: &Shared, supervisor: Pid, link: &OwnedFd, whole: &Call
     // Files made by a call look as if made from a shell, whatever the daemon's mask is.
     rustix::process::umask(rustix::fs::Mode::WGRP | rustix::fs::Mode::WOTH);
 
-    let ahead = SeenAhead::look();
+    let ahead = Ahead::look();
     let mut packet = vec![0; PACKET];
-    rehearse(&mut packet, ahead.clone());
+    rehearse(&mut packet, &ahead);
 
     let Ok(Some((length, handles))) = wire::receive(&shared.control, &mut packet) else {
         return 0;
@@ -101,7 +101,7 @@ pub(super) fn run(shared: &Shared, supervisor: Pid, link: &OwnedFd, whole: &Call
     }
     let _ = whole.set(&order.limits);
     let ahead = ahead.with_limits(whole.observed());
-    match carry_out(shared, supervisor, &order, &handles, ahead) {
+    match carry_out(shared, supervisor, &order, &handles, &ahead) {
         Ok(()) => 0,
         Err(refusal) => refuse(&handles.report, refusal),
     }
@@ -109,7 +109,7 @@ pub(super) fn run(shared: &Shared, supervisor: Pid, link: &OwnedFd, whole: &Call
 
 /// Goes through the motions of an order once, without doing anything, while nobody waits: after a
 /// fork every page of code and memory has to be fetched again when it is first touched.
-fn rehearse(packet: &mut [u8], ahead: SeenAhead) {
+fn rehearse(packet: &mut [u8], ahead: &Ahead) {
     rehearse_order(packet);
     let limits = [(Resource::Core, rustix::process::getrlimit(Resource::Core))];
     let expected = observe::Expected {
@@ -210,7 +210,7 @@ fn carry_out(
     supervisor: Pid,
     order: &Order,
     handles: &Handles<OwnedFd>,
-    ahead: SeenAhead,
+    ahead: &Ahead,
 ) -> Result<(), Refusal> {
     // Made while memory is all there is to it: a NUL in an argument ends here.
     let program = match &order.work {
@@ -254,7 +254,7 @@ fn carry_out(
         .map_err(|missing| Refusal::new(RunErrorKind::SandboxDegraded, missing))?;
     let confined = Report::Confined {
         supervisor: supervisor.as_raw_nonzero().get(),
-        session: Some(observed.session),
+        session: Some(observed.session()),
         layers,
     };
     wire::send_value(&handles.report, &confined)
