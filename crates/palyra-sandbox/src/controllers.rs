@@ -2,8 +2,8 @@
 //! whichever hierarchy has them: version 2 where it does, else version 1, as on hybrid machines.
 //!
 //! A slot joins its groups while it waits, because joining one of version 1 takes a lock of the whole
-//! machine. When the order comes there is only a number to write. Where there is no controller there
-//! is no limit, and the record says so.
+//! machine, and sets the usual limits. When the order comes there is nothing left to do, or a number
+//! to write. Where there is no controller there is no limit, and the record says so.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -288,8 +288,23 @@ impl CallLimits {
         Ok(())
     }
 
-    /// Sets the limits.
-    pub(crate) fn set(&self, limits: &Limits) -> io::Result<()> {
+    /// Sets the usual limits, while there is no order yet; what is then in force.
+    pub(crate) fn set_usual(&self) -> String {
+        let _ = self.set(&Limits::default());
+        self.observed()
+    }
+
+    /// Sets those of an order, if they are other ones; what is then in force.
+    pub(crate) fn set_for(&self, limits: &Limits, usual: String) -> String {
+        let default = Limits::default();
+        if ALL.iter().all(|it| it.of(limits) == it.of(&default)) {
+            return usual;
+        }
+        let _ = self.set(limits);
+        self.observed()
+    }
+
+    fn set(&self, limits: &Limits) -> io::Result<()> {
         for held in &self.held {
             let value = held.controller.of(limits).to_string();
             rustix::io::pwrite(&held.file, value.as_bytes(), 0)?;
@@ -298,7 +313,7 @@ impl CallLimits {
     }
 
     /// What the kernel says is in force, in words for the record.
-    pub(crate) fn observed(&self) -> String {
+    fn observed(&self) -> String {
         let all: Vec<String> = ALL
             .into_iter()
             .map(|controller| {

@@ -1,6 +1,7 @@
 //! Processes: from a plan to an order, and from what was seen to a report.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use palyra_core::corridor::{Executes, Running};
@@ -197,21 +198,25 @@ fn prepare(
         Some(text) => call::memory_file(text.as_bytes()),
         None => inner.no_input(),
     };
-    let mut means = Means {
+    let means = |lines: Lines, stdin: OwnedFd| Means {
         ruleset: None,
-        stdin: stdin.map_err(broke)?,
-        lines: Lines::new().map_err(broke)?,
+        stdin,
+        lines,
         sink,
         keep: plan.limits.output_bytes,
         cancel,
         tmp: None,
         lease: None,
     };
-    let (masked, tmp, caged) = match plan.tier {
+    let stdin = stdin.map_err(broke)?;
+    let (masked, tmp, caged, means) = match plan.tier {
         Tier::C => {
             let made = caged::for_process(inner, &plan)?;
-            means.lease = made.lease;
-            (made.masked, None, Some(made.order))
+            let means = Means {
+                lease: made.lease,
+                ..means(Lines::new().map_err(broke)?, stdin)
+            };
+            (made.masked, None, Some(made.order), means)
         }
         Tier::B | Tier::Builtin => {
             let kit = inner.kit(whose).map_err(broke)?;
@@ -222,10 +227,12 @@ fn prepare(
                 return Err(Refused::new(RunErrorKind::WorkspaceScopeDenied, message));
             }
             let tmp = kit.tmp.made().clone();
-            means.ruleset = Some(kit.wall.ruleset);
-            means.lines = kit.lines;
-            means.tmp = Some(kit.tmp);
-            (kit.wall.masked, Some(tmp), None)
+            let means = Means {
+                ruleset: Some(kit.wall.ruleset),
+                tmp: Some(kit.tmp),
+                ..means(kit.lines, stdin)
+            };
+            (kit.wall.masked, Some(tmp), None, means)
         }
     };
     let order = Order {

@@ -1,8 +1,9 @@
 //! The system-call filters: lists of refusals, everything else as before.
 //!
 //! The helper itself lives behind a short list ([`for_helper`]): what no process of ours ever needs.
-//! A call gets the whole list ([`for_call`]) as its last wall, in Tier-B and in Tier-C. Why each
-//! entry is on it: [design 0009](../../../docs/design/0009-tier-c.md).
+//! A call gets the whole list ([`for_call`]), in Tier-B and in Tier-C, and a program a little more as
+//! its last wall ([`for_program`]). Why each entry is there:
+//! [design 0009](../../../docs/design/0009-tier-c.md).
 //!
 //! Arguments are compared as the kernel reads them: an `int` as 32 bits (a family of
 //! `1 << 32 | AF_UNIX` is `AF_UNIX` to it), a pointer as 64.
@@ -22,15 +23,13 @@ const SYS_FILE_SETATTR: i64 = 469;
 const REFUSED: Answer = Answer::Refuse(libc::EPERM);
 const ABSENT: Answer = Answer::Refuse(libc::ENOSYS);
 
-/// Who makes the system calls.
+/// Whether a program has a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Caller {
-    /// A program.
-    Program,
-    /// A program without a network namespace that is to have no network either.
-    OfflineProgram,
-    /// A file tool of ours, which resolves paths with `openat2`.
-    FileTool,
+pub(crate) enum Network {
+    /// That of its namespace, or the machine's.
+    Some,
+    /// None, and no namespace to keep it out of.
+    None,
 }
 
 /// The filter that the helper and everything it forks lives behind.
@@ -38,8 +37,9 @@ pub(crate) fn for_helper(abi: Abi) -> BpfProgram {
     bpf::program(&short_list(abi), Answer::Allow)
 }
 
-/// The last wall of a call.
-pub(crate) fn for_call(abi: Abi, caller: Caller) -> BpfProgram {
+/// The wall around every call. It refuses nothing that building the other walls takes, so it stands
+/// early: the kernel takes longer over it than over all the others.
+pub(crate) fn for_call(abi: Abi) -> BpfProgram {
     let mut verdicts = short_list(abi);
     for call in refused_always() {
         verdicts.insert(number(call), Verdict::Always(REFUSED));
@@ -52,14 +52,18 @@ pub(crate) fn for_call(abi: Abi, caller: Caller) -> BpfProgram {
     verdicts.insert(number(libc::SYS_clone3), Verdict::Always(ABSENT));
     // Its contexts are counted for the whole machine, and one call could take them all.
     verdicts.insert(number(libc::SYS_io_setup), Verdict::Always(ABSENT));
-    match caller {
-        Caller::Program => {}
-        Caller::OfflineProgram => {
+    bpf::program(&verdicts, Answer::Allow)
+}
+
+/// What is refused to a program besides, put on last: our own tools resolve paths with `openat2`.
+pub(crate) fn for_program(network: Network) -> BpfProgram {
+    let mut verdicts = Verdicts::from([(number(libc::SYS_openat2), Verdict::Always(ABSENT))]);
+    match network {
+        Network::Some => {}
+        Network::None => {
             verdicts.insert(number(libc::SYS_socket), Verdict::Always(REFUSED));
         }
-        Caller::FileTool => return bpf::program(&verdicts, Answer::Allow),
     }
-    verdicts.insert(number(libc::SYS_openat2), Verdict::Always(ABSENT));
     bpf::program(&verdicts, Answer::Allow)
 }
 
@@ -337,15 +341,22 @@ mod tests {
     fn native<const N: usize>(abi: u32, number: i64, args: [u64; N]) -> u32 {
         let abi = Abi::from_number(abi);
         let short = answer(&for_helper(abi), NATIVE, number, &args);
-        let whole = answer(&for_call(abi, Caller::Program), NATIVE, number, &args);
+        let whole = answer(&for_call(abi), NATIVE, number, &args);
         assert_eq!(short, whole, "{number} {args:?}");
         whole
     }
 
     /// What a program is told.
     fn told<const N: usize>(number: i64, args: [u64; N]) -> u32 {
-        let filter = for_call(Abi::from_number(7), Caller::Program);
-        answer(&filter, NATIVE, number, &args)
+        told_with(Network::Some, number, args)
+    }
+
+    /// It stands behind two filters, and one refusal is enough.
+    fn told_with<const N: usize>(network: Network, number: i64, args: [u64; N]) -> u32 {
+        let filters = [for_program(network), for_call(Abi::from_number(7))];
+        let mut answers = filters.map(|filter| answer(&filter, NATIVE, number, &args));
+        answers.sort_by_key(|answer| *answer == ALLOW);
+        answers[0]
     }
 
     #[test]
@@ -419,11 +430,7 @@ mod tests {
     #[cfg(target_arch = "x86_64")]
     fn other_abis_are_refused_whatever_they_call() {
         let abi = Abi::from_number(7);
-        let filters = [
-            for_helper(abi),
-            for_call(abi, Caller::Program),
-            for_call(abi, Caller::FileTool),
-        ];
+        let filters = [for_helper(abi), for_call(abi), for_program(Network::Some)];
         for program in filters {
             for number in [0, 20, 102, 359, 425] {
                 assert_eq!(answer(&program, I386, number, &[2, 1]), KILL);
@@ -459,17 +466,11 @@ mod tests {
 
     #[test]
     fn without_a_network_there_are_no_sockets_but_pairs() {
-        let filter = for_call(Abi::from_number(7), Caller::OfflineProgram);
+        let told = |number, args: [u64; 2]| told_with(Network::None, number, args);
         for family in [1, 2, 10, 16] {
-            assert_eq!(
-                answer(&filter, NATIVE, libc::SYS_socket, &[family, 1]),
-                EPERM
-            );
+            assert_eq!(told(libc::SYS_socket, [family, 1]), EPERM);
         }
-        assert_eq!(
-            answer(&filter, NATIVE, libc::SYS_socketpair, &[1, 1]),
-            ALLOW
-        );
+        assert_eq!(told(libc::SYS_socketpair, [1, 1]), ALLOW);
     }
 
     #[test]
@@ -491,7 +492,7 @@ mod tests {
         assert_eq!(told(libc::SYS_setns, [3, 0]), EPERM);
         assert_eq!(told(libc::SYS_clone3, [0, 88]), ENOSYS);
         assert_eq!(told(libc::SYS_openat2, [0, 0]), ENOSYS);
-        let tools = for_call(Abi::from_number(7), Caller::FileTool);
+        let tools = for_call(Abi::from_number(7));
         assert_eq!(answer(&tools, NATIVE, libc::SYS_openat2, &[0, 0]), ALLOW);
     }
 
@@ -553,7 +554,7 @@ mod tests {
     /// The kernel goes through it once for every call there is.
     #[test]
     fn a_call_that_is_not_listed_is_allowed_after_a_few_steps() {
-        let filter = for_call(Abi::from_number(7), Caller::Program);
+        let filter = for_call(Abi::from_number(7));
         assert!(filter.len() < 4_096, "{}", filter.len());
         for call in [libc::SYS_read, libc::SYS_futex, libc::SYS_statx, 9_999] {
             assert!(steps(&filter, NATIVE, call) < 40, "{call}");

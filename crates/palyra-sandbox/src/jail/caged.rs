@@ -1,8 +1,9 @@
 //! The second process of a cage: puts on the last walls, looks whether all of them stand, and
 //! becomes the program or does the file work.
 //!
-//! What needs rights comes first (limits, uid), then Landlock, then the capabilities go, and the
-//! filter is last because every other step needs calls that it refuses.
+//! The long filter comes first, while the cage is being built. Then what needs rights (limits, uid),
+//! then Landlock, then the capabilities go, and the few calls that only our own code may make are
+//! refused last.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -38,7 +39,7 @@ pub(super) struct Caged<'a> {
 /// Its life. The result is its exit code, unless it became another program.
 pub(super) fn run(call: &Caged<'_>, go: &OwnedFd) -> i32 {
     // It takes longest, and needs nothing of what is being built meanwhile.
-    let network = call.own_network();
+    let network = call.own_network().and_then(|()| call.filter());
     // Nobody says so when the cage could not be built: then this process ends with its namespace.
     let told = rustix::io::retry_on_intr(|| rustix::io::read(go, &mut [0; 1]));
     if told != Ok(1) {
@@ -72,6 +73,17 @@ impl Caged<'_> {
             .map_err(io::Error::from)
             .and_then(|socket| sys::loopback_up(socket.as_fd()))
             .map_err(|error| Refusal::degraded("the loopback", error))
+    }
+
+    /// Nothing that is still to be done is refused by it.
+    fn filter(&self) -> Result<(), Refusal> {
+        if self.misses(Wall::Seccomp) {
+            return Ok(());
+        }
+        let filters = &self.shared.filters;
+        filters
+            .put_on()
+            .map_err(|error| Refusal::degraded("seccomp", error))
     }
 
     fn carry_out(&self) -> Result<(), Refusal> {
@@ -119,7 +131,7 @@ impl Caged<'_> {
         if !self.misses(Wall::Seccomp) {
             let filters = &self.shared.filters;
             filters
-                .put_on(work)
+                .put_on_last(work)
                 .map_err(|error| Refusal::degraded("seccomp", error))?;
         }
         let expected = sight::Expected {

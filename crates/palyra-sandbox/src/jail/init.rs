@@ -77,7 +77,7 @@ pub(super) fn run(shared: &Shared, supervisor: Pid, link: &OwnedFd, whole: &Call
     let own = if root { Ok(()) } else { keep_own_ids(shared) };
     sys::default_signals();
     rustix::process::umask(Mode::WGRP | Mode::WOTH);
-    let ahead = Ahead::look();
+    let ahead = Ahead::look(whole);
     let mut packet = vec![0; PACKET];
     caged::rehearse(&mut packet, &ahead);
     let (order, handles) = match take_order(shared, link, &mut packet) {
@@ -97,8 +97,7 @@ pub(super) fn run(shared: &Shared, supervisor: Pid, link: &OwnedFd, whole: &Call
         let refusal = Refusal::new(RunErrorKind::RuntimeFailure, message);
         return target::refuse(&handles.report, refusal);
     };
-    let _ = whole.set(&order.limits);
-    let ahead = ahead.with_limits(whole.observed());
+    let ahead = ahead.with_limits(whole, &order.limits);
     let call = Caged {
         shared,
         supervisor,

@@ -6,12 +6,13 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use palyra_core::Layer;
+use palyra_core::{Layer, Limits};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Resource, Rlimit};
 
+use crate::controllers::CallLimits;
 use crate::landlock::Abi;
 use crate::{cgroup, sys};
 
@@ -26,17 +27,20 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    pub(super) fn look() -> Self {
+    pub(super) fn look(whole: &CallLimits) -> Self {
         let cgroup = cgroup::name_of(Path::new("/proc/self/cgroup"));
         Self {
             cgroup: cgroup.ok().flatten(),
-            whole: String::new(),
+            whole: whole.set_usual(),
         }
     }
 
-    /// The same with what is now seen to hold for the whole call.
-    pub(super) fn with_limits(self, whole: String) -> Self {
-        Self { whole, ..self }
+    /// The same with the limits of an order.
+    pub(super) fn with_limits(self, whole: &CallLimits, limits: &Limits) -> Self {
+        Self {
+            whole: whole.set_for(limits, self.whole),
+            ..self
+        }
     }
 }
 

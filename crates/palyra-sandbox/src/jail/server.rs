@@ -19,7 +19,7 @@ use super::supervisor;
 use crate::cgroup::{self, KillSwitch};
 use crate::controllers::{Base, Opened};
 use crate::landlock::Abi;
-use crate::seccomp::{self, Caller};
+use crate::seccomp::{self, Network};
 use crate::sys;
 use crate::wire::Work;
 
@@ -45,7 +45,7 @@ pub(super) struct Shared {
     /// The daemon's temporary folder, as it was when the daemon made it.
     pub(super) temp: Option<OwnedFd>,
     pub(super) server: Pid,
-    /// The last wall of every call, compiled once.
+    /// Those of every call, compiled once.
     pub(super) filters: Filters,
     /// The machine's own namespaces, and the daemon's uid and gid.
     pub(super) namespaces: Namespaces,
@@ -56,26 +56,31 @@ pub(super) struct Shared {
 
 /// The filters that calls put on.
 pub(super) struct Filters {
+    call: BpfProgram,
     program: BpfProgram,
     offline: BpfProgram,
-    file_tool: BpfProgram,
     init: BpfProgram,
 }
 
 impl Filters {
     fn compile(abi: Abi) -> Self {
         Self {
-            program: seccomp::for_call(abi, Caller::Program),
-            offline: seccomp::for_call(abi, Caller::OfflineProgram),
-            file_tool: seccomp::for_call(abi, Caller::FileTool),
+            call: seccomp::for_call(abi),
+            program: seccomp::for_program(Network::Some),
+            offline: seccomp::for_program(Network::None),
             init: seccomp::for_init(),
         }
     }
 
-    /// Puts this process behind the filter for its work.
-    pub(super) fn put_on(&self, work: &Work) -> Result<(), String> {
+    /// Puts this process behind the filter of every call.
+    pub(super) fn put_on(&self) -> Result<(), String> {
+        seccompiler::apply_filter(&self.call).map_err(|error| error.to_string())
+    }
+
+    /// Puts it behind what is refused besides for its work.
+    pub(super) fn put_on_last(&self, work: &Work) -> Result<(), String> {
         let filter = match work {
-            Work::File { .. } => &self.file_tool,
+            Work::File { .. } => return Ok(()),
             Work::Process { offline: true, .. } => &self.offline,
             Work::Process { .. } | Work::Probe => &self.program,
         };

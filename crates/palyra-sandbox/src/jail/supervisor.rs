@@ -201,14 +201,19 @@ impl Call {
             if left.is_some_and(|left| left.is_zero()) {
                 return Ok(Ended::Unburied(End::TimedOut));
             }
-            let mut watched = [
+            let mut watched = vec![
                 PollFd::new(report, PollFlags::IN),
                 PollFd::new(&shared.signals, PollFlags::IN),
-                PollFd::new(&self.link, self.of_interest()),
             ];
+            // A plain target holds the link's other end until it is another program. That it is
+            // closed says nothing, but the kernel would say so without end, asked or not.
+            if self.kind == Kind::Caged {
+                watched.push(PollFd::new(&self.link, PollFlags::IN));
+            }
             let soon = (!self.said_taken.get()).then_some(SHORT);
             poll(&mut watched, left.into_iter().chain(soon).min())?;
-            let [said, signals, _] = watched.map(|one| !one.revents().is_empty());
+            let mut seen = watched.iter().map(|one| !one.revents().is_empty());
+            let (said, signals) = (seen.next() == Some(true), seen.next() == Some(true));
             if signals && drain(&shared.signals) {
                 return Ok(Ended::Unburied(End::ServerLost));
             }
@@ -221,15 +226,6 @@ impl Call {
                 let ended = self.has_ended();
                 return Ok(ended.unwrap_or(Ended::Unburied(End::Ended)));
             }
-        }
-    }
-
-    /// What is worth waking up for on the link. A plain target holds its other end until it is
-    /// another program, and its closing says nothing.
-    fn of_interest(&self) -> PollFlags {
-        match self.kind {
-            Kind::Plain => PollFlags::empty(),
-            Kind::Caged => PollFlags::IN,
         }
     }
 

@@ -1,9 +1,9 @@
 //! A target: waits for an order, walls itself in, and becomes the program.
 //!
-//! The order of the steps is the point. `no_new_privs` and the filter are inherited from the server
-//! and were there before anything else. Then what needs rights (limits, uid), then Landlock, which
-//! takes the last ones away. Between the last wall and the program stands the self-test: a wall
-//! that is not seen to stand means that nothing runs.
+//! The order of the steps is the point. `no_new_privs` and a filter are inherited from the server
+//! and were there before anything else; the long filter is put on while waiting. Then what needs
+//! rights (limits, uid), then Landlock, which takes the last ones away. Between the last wall and the
+//! program stands the self-test: a wall that is not seen to stand means that nothing runs.
 //!
 //! All that does not depend on the order is done while waiting for it.
 
@@ -72,9 +72,11 @@ pub(super) fn run(shared: &Shared, supervisor: Pid, link: &OwnedFd, whole: &Call
     // Files made by a call look as if made from a shell, whatever the daemon's mask is.
     rustix::process::umask(rustix::fs::Mode::WGRP | rustix::fs::Mode::WOTH);
 
-    let ahead = Ahead::look();
+    let ahead = Ahead::look(whole);
     let mut packet = vec![0; PACKET];
     rehearse(&mut packet, &ahead);
+    // Should that fail, the self-test sees it.
+    let _ = shared.filters.put_on();
 
     let Ok(Some((length, handles))) = wire::receive(&shared.control, &mut packet) else {
         return 0;
@@ -99,8 +101,7 @@ pub(super) fn run(shared: &Shared, supervisor: Pid, link: &OwnedFd, whole: &Call
     if wire::send(link, &assignment, &[handles.report.as_fd()]).is_err() {
         return DID_NOT_RUN;
     }
-    let _ = whole.set(&order.limits);
-    let ahead = ahead.with_limits(whole.observed());
+    let ahead = ahead.with_limits(whole, &order.limits);
     match carry_out(shared, supervisor, &order, &handles, &ahead) {
         Ok(()) => 0,
         Err(refusal) => refuse(&handles.report, refusal),
@@ -241,7 +242,7 @@ fn carry_out(
     landlock::restrict_self(ruleset, abi).map_err(|error| Refusal::degraded("landlock", error))?;
     shared
         .filters
-        .put_on(&order.work)
+        .put_on_last(&order.work)
         .map_err(|error| Refusal::degraded("seccomp", error))?;
 
     let expected = observe::Expected {

@@ -66,6 +66,29 @@ async fn a_killed_server_takes_its_calls_along_and_is_replaced() {
     }
 }
 
+/// The processor time that a process has used, in the kernel's ticks.
+fn ticks(pid: i32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let rest = stat.rsplit_once(')').unwrap().1;
+    let used = rest.split_whitespace().skip(11).take(2);
+    used.map(|ticks| ticks.parse::<u64>().unwrap()).sum()
+}
+
+#[tokio::test]
+async fn who_watches_over_a_call_only_waits() {
+    for house in House::all().await {
+        struck(&house, "work/waiting", |target| {
+            let supervisor = parent(target);
+            let before = ticks(supervisor);
+            std::thread::sleep(Duration::from_millis(400));
+            let used = ticks(supervisor) - before;
+            assert!(used <= 2, "it used {used} ticks to wait");
+            kill(target);
+        })
+        .await;
+    }
+}
+
 #[tokio::test]
 async fn a_killed_target_is_a_signal_like_any_other() {
     let house = House::new().await;

@@ -7,7 +7,6 @@ use rustix::net::{AddressFamily, SocketType};
 
 use super::{AtStep, Bad, Good, Tried, found, useless};
 use crate::landlock::Abi;
-use crate::seccomp::Caller;
 use crate::sys::{self, RulesetAttr};
 
 /// Forbids itself to list folders, and then tries.
@@ -38,7 +37,7 @@ pub(super) fn landlock() -> Tried {
 pub(super) fn seccomp() -> Tried {
     let abi = Abi::of_this_kernel().unwrap_or(Abi::from_number(1));
     rustix::thread::set_no_new_privs(true).at("no_new_privs")?;
-    let filter = crate::seccomp::for_call(abi, Caller::Program);
+    let filter = crate::seccomp::for_call(abi);
     seccompiler::apply_filter(&filter)
         .map_err(|error| useless("putting it in force", &error.to_string()))?;
     match rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None) {
