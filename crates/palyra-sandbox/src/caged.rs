@@ -124,7 +124,7 @@ fn places(inner: &Inner, masked: &[PathBuf]) -> Result<Vec<PathBuf>, Refused> {
     walls.places(masked).map_err(broke)
 }
 
-fn no_cage(why: &NoCage) -> Refused {
+pub(crate) fn no_cage(why: &NoCage) -> Refused {
     let kind = match why {
         NoCage::Workspace(_) => RunErrorKind::InvalidInput,
         NoCage::Masked(_) => RunErrorKind::WorkspaceScopeDenied,

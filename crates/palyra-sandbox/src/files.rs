@@ -12,9 +12,10 @@ use tokio_util::sync::CancellationToken;
 use crate::caged;
 use crate::call::{self, Means};
 use crate::kit::Lines;
+use crate::landlock::Access;
 use crate::process::{Refused, check_machine, is_plain, report};
 use crate::sandbox::{Inner, Sandbox};
-use crate::surround::Audience;
+use crate::surround::Root;
 use crate::wire::{Order, Work};
 
 /// How much a result may take besides the content: each name of a listing is up to 255 bytes, six
@@ -93,7 +94,7 @@ fn prepare(
     cancel: CancellationToken,
 ) -> Result<(Order, Means), Refused> {
     check_machine(inner, plan.tier, plan.run_as)?;
-    let (path, audience, result_bytes) = shape(&plan);
+    let (path, access, result_bytes) = shape(&plan);
     let refused = |kind, message: String| Err(Refused::new(kind, message));
     if !is_plain(path) || !is_plain(&plan.workspace) || !plan.masked.iter().all(|it| is_plain(it)) {
         let message = "a path is not UTF-8 or contains a NUL character".to_owned();
@@ -128,17 +129,16 @@ fn prepare(
             (made.masked, None, Some(made.order), made.lease)
         }
         Tier::B | Tier::Builtin => {
-            let view = walls.view(&plan.masked, Audience::User).map_err(broke)?;
-            if view.hides(&workspace) {
+            let masked = walls.places(&plan.masked).map_err(broke)?;
+            if masked.iter().any(|mask| workspace.starts_with(mask)) {
                 let message = format!(
                     "`{}` is the daemon's home or inside it",
                     workspace.display()
                 );
                 return refused(RunErrorKind::WorkspaceScopeDenied, message);
             }
-            let wall = walls
-                .for_files(&view, &workspace, audience)
-                .map_err(broke)?;
+            let root = Root::new(&workspace, access);
+            let wall = walls.for_files(masked, root).map_err(broke)?;
             (wall.masked, Some(wall.ruleset), None, None)
         }
     };
@@ -168,20 +168,20 @@ fn prepare(
     Ok((order, means))
 }
 
-/// Which path, for whom the workspace is granted, and how long the result can be.
-fn shape(plan: &FilePlan) -> (&Path, Audience, u64) {
+/// Which path, how much of the workspace is granted, and how long the result can be.
+fn shape(plan: &FilePlan) -> (&Path, Access, u64) {
     match &plan.operation {
         FileOperation::Read { path, max_bytes } => {
             let content = (*max_bytes).min(plan.limits.output_bytes);
             let most = content.saturating_mul(ESCAPED).saturating_add(PER_ENTRY);
-            (path, Audience::Reader, most)
+            (path, Access::FileRead, most)
         }
         FileOperation::List { path, max_entries } => {
             let most = max_entries.saturating_add(1).saturating_mul(PER_ENTRY);
-            (path, Audience::Reader, most)
+            (path, Access::FileRead, most)
         }
         FileOperation::Write { path, .. } | FileOperation::ApplyPatch { path, .. } => {
-            (path, Audience::Writer, PER_ENTRY)
+            (path, Access::FileWrite, PER_ENTRY)
         }
     }
 }

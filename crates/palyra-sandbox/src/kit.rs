@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use palyra_core::plan::RunAs;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-use crate::surround::Audience;
+use crate::surround::Root;
 use crate::tmp::{self, TempRoot};
 use crate::walls::{View, Wall, Walls};
 use crate::wire::CallTmp;
@@ -25,6 +25,8 @@ pub(crate) struct For {
     pub(crate) run_as: RunAs,
     /// Besides what is always masked.
     pub(crate) masked: Vec<PathBuf>,
+    /// What it can reach, besides its temporary folder.
+    pub(crate) roots: Vec<Root>,
 }
 
 /// Everything for one process.
@@ -158,7 +160,7 @@ impl Spares {
 
     /// A kit that fits the file system as it is now: the spare one, or a new one.
     pub(crate) fn take(&self, whose: &For, walls: &Walls, temp: &TempRoot) -> io::Result<Kit> {
-        let view = walls.view(&whose.masked, Audience::User)?;
+        let view = walls.view(&whose.masked, &whose.roots)?;
         let spare = {
             let mut spares = self.lock();
             let at = spares.iter().position(|(other, _)| other == whose);
@@ -175,7 +177,7 @@ impl Spares {
         if self.lock().iter().any(|(other, _)| *other == whose) {
             return Ok(());
         }
-        let view = walls.view(&whose.masked, Audience::User)?;
+        let view = walls.view(&whose.masked, &whose.roots)?;
         let kit = Kit::make(view, &whose, walls, temp)?;
         let mut spares = self.lock();
         if spares.len() < MOST_SPARES && !spares.iter().any(|(other, _)| *other == whose) {

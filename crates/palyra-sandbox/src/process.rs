@@ -18,7 +18,8 @@ use crate::call::{self, Means, Outcome};
 use crate::kit::{For, Lines};
 use crate::output::OutputSink;
 use crate::sandbox::{Inner, Sandbox};
-use crate::tier_c::TierCBackend;
+use crate::surround::Root;
+use crate::tier_c::{TierCBackend, cage};
 use crate::wire::{Decided, Order, Work};
 
 /// Runs processes.
@@ -70,6 +71,7 @@ pub async fn run_constrained_process(
     let whose = For {
         run_as: plan.run_as,
         masked: plan.masked.clone(),
+        roots: inner.host.reach_of(&plan.workspace, &plan.read_only),
     };
     let prepared = if running.covers(&plan) {
         prepare(inner, plan, &whose, sink, cancel)
@@ -226,6 +228,15 @@ fn prepare(
                 let message = format!("`{}` is the daemon's home or inside it", plan.cwd.display());
                 return Err(Refused::new(RunErrorKind::WorkspaceScopeDenied, message));
             }
+            cage::check_workspace(&plan.workspace, &[]).map_err(|why| caged::no_cage(&why))?;
+            if !kit.view.reaches(&plan.workspace, plan.workspace_id) {
+                let message = format!(
+                    "the workspace `{}` was changed since it was decided",
+                    plan.workspace.display()
+                );
+                return Err(Refused::new(RunErrorKind::Changed, message));
+            }
+            is_within_reach(&plan, &whose.roots)?;
             let tmp = kit.tmp.made().clone();
             let means = Means {
                 ruleset: Some(kit.wall.ruleset),
@@ -255,6 +266,22 @@ fn prepare(
         caged,
     };
     Ok((order, means))
+}
+
+/// A program that is there and cannot be reached: better said now than "permission denied" later.
+fn is_within_reach(plan: &ProcessPlan, roots: &[Root]) -> Result<(), Refused> {
+    let Ok(real) = plan.program.canonicalize() else {
+        return Ok(());
+    };
+    if roots.iter().any(|root| real.starts_with(&root.path)) {
+        return Ok(());
+    }
+    let message = format!(
+        "`{}` lies outside of what Tier-B can reach: the system's folders, toolchains in the home \
+         directory, and the workspace",
+        plan.program.display()
+    );
+    Err(Refused::new(RunErrorKind::ProgramNotFound, message))
 }
 
 /// What no program can be started with.

@@ -411,8 +411,12 @@ impl Inner {
         } else {
             RunAs::Daemon
         };
-        let masked = Vec::new();
-        let kit = self.kit(&For { run_as, masked }).map_err(text)?;
+        let whose = For {
+            run_as,
+            masked: Vec::new(),
+            roots: self.host.reach(&[]),
+        };
+        let kit = self.kit(&whose).map_err(text)?;
         let order = Order {
             work: Work::Probe,
             run_as,

@@ -1,18 +1,19 @@
-//! The file tree around the masked folders: everything but them, granted piece by piece.
+//! The places that a call can reach, less the masked folders: granted piece by piece.
 //!
 //! Landlock only grants, and a grant on a folder reaches everything beneath. So each folder on the
 //! way to a masked one is not granted itself but child by child, and the child that leads further
 //! is looked into in turn. Links are left out: opening one is judged at its target, and its target
 //! may be masked.
 //!
-//! The price, which is part of the contract: in the folders *on the way* (such as `/`) a call can
-//! neither list names nor make new ones.
+//! The price, which is part of the contract: in the folders *on the way* a call can neither list
+//! names nor make new ones.
 
 use std::collections::{BTreeSet, HashSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use palyra_core::FileId;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
@@ -21,35 +22,17 @@ use crate::landlock::{Abi, Access, Ruleset};
 /// How many handles are kept open between calls; beyond, they are opened for each call.
 const MOST_HANDLES: usize = 512;
 
-/// Whether a name in `/dev` is a terminal. Those that exist are somebody's: a call that could open
-/// one would read what is typed there, and write what looks like a prompt of ours. A terminal that
-/// a call makes for itself (through `ptmx`) needs none of these names.
-fn is_terminal(name: &std::ffi::OsStr) -> bool {
-    let name = name.as_encoded_bytes();
-    name == b"pts" || name == b"console" || name.starts_with(b"tty") || name.starts_with(b"vcs")
+/// A place that is granted with everything beneath it but what is masked.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Root {
+    pub(crate) path: PathBuf,
+    pub(crate) access: Access,
 }
 
-/// For whom the tree is granted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Audience {
-    /// A process.
-    User,
-    /// A file tool that only reads.
-    Reader,
-    /// A file tool that writes.
-    Writer,
-}
-
-impl Audience {
-    /// How much of `path`, which is granted as a whole, is granted.
-    fn access(self, path: &Path) -> Access {
-        match self {
-            Self::Reader => Access::FileRead,
-            Self::Writer => Access::FileWrite,
-            // Whoever may write under /sys can leave its cgroup.
-            Self::User if path.starts_with("/sys") => Access::Read,
-            Self::User => Access::Full,
-        }
+impl Root {
+    pub(crate) fn new(path: impl Into<PathBuf>, access: Access) -> Self {
+        let path = path.into();
+        Self { path, access }
     }
 }
 
@@ -81,16 +64,12 @@ fn grow(
         return;
     }
     let on_the_way = masked.iter().any(|mask| mask.starts_with(here));
-    let has_terminals = here == Path::new("/dev");
-    if !on_the_way && !has_terminals {
+    if !on_the_way {
         plan.granted.push(here.to_owned());
         return;
     }
     plan.looked_into.push(here.to_owned());
     let mut next: BTreeSet<PathBuf> = children(here).into_iter().collect();
-    if has_terminals {
-        next.retain(|path| path.file_name().is_some_and(|name| !is_terminal(name)));
-    }
     // A folder that may be entered but not listed (`/home` with mode 711) still leads on.
     next.extend(masked.iter().filter_map(|mask| {
         let name = mask.strip_prefix(here).ok()?.components().next()?;
@@ -118,9 +97,11 @@ struct Stamp {
     changed: (i64, u64),
 }
 
-/// The tree around the masked folders as it was found.
+/// The places around the masked folders as they were found.
 pub(crate) struct Surround {
     places: Vec<Place>,
+    /// Which folder, or file, each root was.
+    roots: Vec<(PathBuf, Option<(u64, u64)>)>,
     stamps: Vec<(PathBuf, Option<Stamp>)>,
     settled: bool,
 }
@@ -128,20 +109,23 @@ pub(crate) struct Surround {
 impl Surround {
     /// Looks at the file system. Handles of places that `may_pin` says no to are not kept.
     pub(crate) fn scan(
-        root: &Path,
+        roots: &[Root],
         masked: &BTreeSet<PathBuf>,
-        audience: Audience,
         may_pin: impl Fn(&Path) -> bool,
     ) -> io::Result<Self> {
         let mut stamps = Vec::new();
         let mut on_the_way = HashSet::new();
-        let plan = around(root, masked, &mut |folder| {
-            // The stamp is taken first: what changes while we read shows up as a change.
-            let found = stat(folder);
-            on_the_way.extend(found.as_ref().map(identity));
-            stamps.push((folder.to_owned(), found.as_ref().map(stamp)));
-            list(folder)
-        });
+        let mut granted = Vec::new();
+        for root in roots {
+            let plan = around(&root.path, masked, &mut |folder| {
+                // The stamp is taken first: what changes while we read shows up as a change.
+                let found = stat(folder);
+                on_the_way.extend(found.as_ref().map(identity));
+                stamps.push((folder.to_owned(), found.as_ref().map(stamp)));
+                list(folder)
+            });
+            granted.extend(plan.granted.into_iter().map(|path| (path, root.access)));
+        }
         on_the_way.extend(
             masked
                 .iter()
@@ -152,7 +136,7 @@ impl Surround {
         // daemon's home must not use up the daemon's descriptors.
         let mut kept = 0;
         let mut places = Vec::new();
-        for path in plan.granted {
+        for (path, access) in granted {
             let Some((handle, found)) = open(&path)? else {
                 continue;
             };
@@ -164,7 +148,7 @@ impl Surround {
             let keep = kept < MOST_HANDLES && may_pin(&path);
             kept += usize::from(keep);
             places.push(Place {
-                access: audience.access(&path),
+                access,
                 handle: keep.then_some(handle),
                 is_folder: FileType::from_raw_mode(found.st_mode) == FileType::Directory,
                 path,
@@ -173,8 +157,10 @@ impl Surround {
         let settled = stamps
             .iter()
             .all(|(_, stamp)| stamp.as_ref().is_none_or(is_old));
+        let which = |root: &Root| (root.path.clone(), stat(&root.path).as_ref().map(identity));
         Ok(Self {
             places,
+            roots: roots.iter().map(which).collect(),
             stamps,
             settled,
         })
@@ -182,11 +168,21 @@ impl Surround {
 
     /// Whether the file system still looks as it did.
     pub(crate) fn is_current(&self) -> bool {
+        let same = |(path, then): &(PathBuf, Option<(u64, u64)>)| {
+            stat(path).as_ref().map(identity) == *then
+        };
         self.settled
+            && self.roots.iter().all(same)
             && self
                 .stamps
                 .iter()
                 .all(|(path, then)| stat(path).as_ref().map(stamp) == *then)
+    }
+
+    /// Whether the root of this path is this one.
+    pub(crate) fn is(&self, path: &Path, id: FileId) -> bool {
+        let mut roots = self.roots.iter();
+        roots.any(|(root, found)| root == path && *found == Some((id.device, id.inode)))
     }
 
     /// A ruleset that grants it.
@@ -275,10 +271,9 @@ mod tests {
             Path::new(root),
             &masked,
             &mut |folder| match folder.to_str().unwrap() {
-                "/" => paths(&["/bin", "/dev", "/home", "/tmp"]),
+                "/" => paths(&["/bin", "/home", "/tmp"]),
                 "/home" => paths(&["/home/u", "/home/v"]),
                 "/home/u" => paths(&["/home/u/.palyra", "/home/u/.palyra2", "/home/u/work"]),
-                "/dev" => paths(&["/dev/pts", "/dev/sda", "/dev/tty", "/dev/tty1", "/dev/vcs1"]),
                 other => panic!("{other} was looked into"),
             },
         )
@@ -287,11 +282,9 @@ mod tests {
     #[test]
     fn everything_but_the_masked_folder_is_granted() {
         let plan = plan("/", &["/home/u/.palyra"]);
-        assert_eq!(plan.looked_into, paths(&["/", "/dev", "/home", "/home/u"]));
-        // Of /dev everything but the terminals, which are other people's.
+        assert_eq!(plan.looked_into, paths(&["/", "/home", "/home/u"]));
         let granted = [
             "/bin",
-            "/dev/sda",
             "/home/u/.palyra2",
             "/home/u/work",
             "/home/v",
@@ -304,13 +297,7 @@ mod tests {
     fn several_masks_one_inside_the_other() {
         let masks = ["/home/u/.palyra", "/home/u/.palyra/blobs", "/tmp"];
         let plan = plan("/", &masks);
-        let granted = [
-            "/bin",
-            "/dev/sda",
-            "/home/u/.palyra2",
-            "/home/u/work",
-            "/home/v",
-        ];
+        let granted = ["/bin", "/home/u/.palyra2", "/home/u/work", "/home/v"];
         assert_eq!(plan.granted, paths(&granted));
     }
 
@@ -342,12 +329,6 @@ mod tests {
     }
 
     #[test]
-    fn nobody_may_write_under_sys() {
-        assert_eq!(Audience::User.access(Path::new("/sys/fs")), Access::Read);
-        assert_eq!(Audience::User.access(Path::new("/proc")), Access::Full);
-    }
-
-    #[test]
     fn links_are_not_granted_and_changes_are_noticed() {
         let here = tempfile::tempdir().unwrap();
         let here = here.path().canonicalize().unwrap();
@@ -364,7 +345,9 @@ mod tests {
                 .collect()
         };
 
-        let first = Surround::scan(&here, &masked, Audience::User, |_| true).unwrap();
+        let roots = [Root::new(&here, Access::Full)];
+        let scan = || Surround::scan(&roots, &masked, |_| true).unwrap();
+        let first = scan();
         assert_eq!(names(&first), [here.join("work")]);
         assert!(
             !first.is_current(),
@@ -372,11 +355,25 @@ mod tests {
         );
 
         std::thread::sleep(std::time::Duration::from_millis(30));
-        let second = Surround::scan(&here, &masked, Audience::User, |_| true).unwrap();
+        let second = scan();
         assert!(second.is_current());
         std::fs::create_dir(here.join("new")).unwrap();
         assert!(!second.is_current());
-        let third = Surround::scan(&here, &masked, Audience::User, |_| true).unwrap();
-        assert_eq!(names(&third), [here.join("new"), here.join("work")]);
+        assert_eq!(names(&scan()), [here.join("new"), here.join("work")]);
+    }
+
+    #[test]
+    fn a_root_in_anothers_place_is_noticed() {
+        let here = tempfile::tempdir().unwrap();
+        let here = here.path().canonicalize().unwrap();
+        let work = here.join("work");
+        std::fs::create_dir(&work).unwrap();
+        let roots = [Root::new(&work, Access::Workspace)];
+        let seen = Surround::scan(&roots, &BTreeSet::new(), |_| true).unwrap();
+        std::fs::write(work.join("file"), "").unwrap();
+        assert!(seen.is_current());
+        std::fs::rename(&work, here.join("old")).unwrap();
+        std::fs::create_dir(&work).unwrap();
+        assert!(!seen.is_current());
     }
 }

@@ -8,11 +8,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use palyra_core::FileId;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::landlock::{Abi, Access};
 use crate::masks::{Mount, Places};
-use crate::surround::{Audience, Surround};
+use crate::surround::{Root, Surround};
 
 /// How many different lists of masked folders are remembered; there is hardly ever a second.
 const MOST_KEPT: usize = 16;
@@ -29,7 +30,7 @@ struct Kept {
     mounts: MountTable,
     /// The table as it was last read.
     table: Option<Arc<Vec<Mount>>>,
-    views: HashMap<(BTreeSet<PathBuf>, Audience), Arc<View>>,
+    views: HashMap<(BTreeSet<PathBuf>, Vec<Root>), Arc<View>>,
 }
 
 /// The machine as calls with certain masks see it.
@@ -63,24 +64,22 @@ impl Walls {
         self.abi
     }
 
-    /// The current view with these masks besides the ones that always hold.
-    pub(crate) fn view(&self, masked: &[PathBuf], audience: Audience) -> io::Result<Arc<View>> {
+    /// The current view of these places, with these masks besides the ones that always hold.
+    pub(crate) fn view(&self, masked: &[PathBuf], roots: &[Root]) -> io::Result<Arc<View>> {
         let all: BTreeSet<PathBuf> = self.masked.iter().chain(masked).cloned().collect();
         let mut kept = self
             .kept
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         let mounts = kept.current_mounts()?;
-        let key = (all, audience);
+        let key = (all, roots.to_vec());
         if let Some(view) = kept.views.get(&key)
             && view.around.is_current()
         {
             return Ok(Arc::clone(view));
         }
         let places = Places::of(&key.0, &mounts)?;
-        let around = Surround::scan(Path::new("/"), &places.all, audience, |path| {
-            places.may_pin(path, &mounts)
-        })?;
+        let around = Surround::scan(roots, &places.all, |path| places.may_pin(path, &mounts))?;
         let view = Arc::new(View {
             places: places.all,
             around,
@@ -105,7 +104,7 @@ impl Walls {
         Ok(Places::of(&all, &mounts)?.all.into_iter().collect())
     }
 
-    /// The wall of a process: everything around the masked folders, and its temporary folder.
+    /// The wall of a process: what it can reach around the masked folders, and its temporary folder.
     pub(crate) fn for_process(&self, view: &View, tmp: impl AsFd) -> io::Result<Wall> {
         let ruleset = view.around.ruleset(self.abi)?;
         ruleset.grant(tmp, Access::Full, true)?;
@@ -116,16 +115,12 @@ impl Walls {
     }
 
     /// The wall of a file tool: its workspace, around the masked folders, and nothing else.
-    pub(crate) fn for_files(
-        &self,
-        view: &View,
-        workspace: &Path,
-        audience: Audience,
-    ) -> io::Result<Wall> {
-        let around = Surround::scan(workspace, &view.places, audience, |_| true)?;
+    pub(crate) fn for_files(&self, masked: Vec<PathBuf>, workspace: Root) -> io::Result<Wall> {
+        let places = masked.iter().cloned().collect();
+        let around = Surround::scan(&[workspace], &places, |_| true)?;
         Ok(Wall {
             ruleset: around.ruleset(self.abi)?.into_fd(),
-            masked: view.places.iter().cloned().collect(),
+            masked,
         })
     }
 }
@@ -149,6 +144,11 @@ impl Kept {
 }
 
 impl View {
+    /// Whether what can be reached by this path is this folder.
+    pub(crate) fn reaches(&self, path: &Path, id: FileId) -> bool {
+        self.around.is(path, id)
+    }
+
     /// Whether a canonical path is a masked folder or inside one.
     pub(crate) fn hides(&self, path: &Path) -> bool {
         self.places.iter().any(|place| path.starts_with(place))
@@ -195,9 +195,9 @@ mod tests {
         let home = here.join("a/home");
         std::fs::create_dir_all(&home).unwrap();
         let walls = Walls::new(Abi::from_number(7), vec![home.clone()]).unwrap();
-        let view = || walls.view(&[], Audience::User).unwrap();
+        let roots = [Root::new(&here, Access::Full)];
+        let view = || walls.view(&[], &roots).unwrap();
 
-        // /tmp is shared with others who may change it at any time: try a few times.
         let kept = (0..50).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(30));
             Arc::ptr_eq(&view(), &view())
@@ -213,9 +213,7 @@ mod tests {
     #[test]
     fn masks_of_the_plan_come_on_top() {
         let walls = Walls::new(Abi::from_number(7), vec!["/nowhere/one".into()]).unwrap();
-        let view = walls
-            .view(&["/nowhere/two".into()], Audience::User)
-            .unwrap();
+        let view = walls.view(&["/nowhere/two".into()], &[]).unwrap();
         assert!(view.hides(Path::new("/nowhere/one/x")) && view.hides(Path::new("/nowhere/two")));
     }
 }

@@ -55,7 +55,7 @@ impl Tool for ProcessRun {
         }
         let cwd = cwd(arguments, workspace, place)?;
         let home = place.people.home_for(ground.run_as);
-        let env = environment(arguments, &home)?;
+        let env = environment(arguments, &home, tier)?;
         // Where it really is: nothing is mounted by way of a link.
         let home = home.canonicalize().ok();
         let path = env
@@ -268,12 +268,20 @@ fn limits(arguments: &CanonicalJson) -> Limits {
 }
 
 /// The whole environment: a few plain variables, then what the call names.
-fn environment(arguments: &CanonicalJson, home: &Path) -> Result<Vec<(String, String)>, Refusal> {
+fn environment(
+    arguments: &CanonicalJson,
+    home: &Path,
+    tier: Tier,
+) -> Result<Vec<(String, String)>, Refusal> {
     let mut env = vec![
         ("HOME".to_owned(), home.display().to_string()),
         ("LANG".to_owned(), "C.UTF-8".to_owned()),
         ("PATH".to_owned(), USUAL_PATH.to_owned()),
     ];
+    // In Tier-B a person's own settings are there and cannot be opened, which git does not forgive.
+    if tier == Tier::B {
+        env.push(("GIT_CONFIG_GLOBAL".to_owned(), "/dev/null".to_owned()));
+    }
     let given = arguments.value().get("env").and_then(Value::as_object);
     for (name, value) in given.into_iter().flatten() {
         let value = value.as_str().unwrap_or_default();

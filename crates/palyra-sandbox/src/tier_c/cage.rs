@@ -109,18 +109,16 @@ const COVERED_IN_PROC: [&str; 10] = [
 /// The cage for a call.
 pub(crate) fn plan(host: &Host, wanted: &Wanted<'_>) -> Result<Cage, NoCage> {
     let workspace = wanted.workspace;
-    let kernels = ["/proc", "/sys", "/dev"];
-    let is_kernels = kernels.iter().any(|own| workspace.starts_with(own));
-    if workspace == Path::new("/") || is_kernels || is_the_systems(workspace) {
-        return Err(NoCage::Workspace(workspace.to_owned()));
-    }
-    if wanted.masked.iter().any(|mask| workspace.starts_with(mask)) {
-        return Err(NoCage::Masked(workspace.to_owned()));
-    }
+    check_workspace(workspace, wanted.masked)?;
     let mut steps = Vec::new();
     let mut writable = Vec::new();
     if wanted.with_system {
         system(host, workspace, &mut steps);
+        // Without the machine's network there is nobody to ask for names of hosts.
+        if wanted.egress == EgressEnforcementMode::None {
+            let resolver = host.resolver.iter().cloned();
+            steps.extend(resolver.map(|at| Step::Read { at }));
+        }
         scratch(wanted, &mut steps, &mut writable);
         steps.extend(read_only(wanted, host));
     }
@@ -151,6 +149,19 @@ pub(crate) fn plan(host: &Host, wanted: &Wanted<'_>) -> Result<Cage, NoCage> {
         },
         scratch: wanted.scratch,
     })
+}
+
+/// Whether somebody may work there, in whichever tier.
+pub(crate) fn check_workspace(workspace: &Path, masked: &[PathBuf]) -> Result<(), NoCage> {
+    let kernels = ["/proc", "/sys", "/dev"];
+    let is_kernels = kernels.iter().any(|own| workspace.starts_with(own));
+    if workspace == Path::new("/") || is_kernels || is_the_systems(workspace) {
+        return Err(NoCage::Workspace(workspace.to_owned()));
+    }
+    if masked.iter().any(|mask| workspace.starts_with(mask)) {
+        return Err(NoCage::Masked(workspace.to_owned()));
+    }
+    Ok(())
 }
 
 /// Whether this is the operating system's, and of no project. A daemon of root lends the rights of a
@@ -316,7 +327,24 @@ mod tests {
                 SystemFolder::Folder("/etc".into()),
             ],
             devices: vec!["null", "zero"],
+            resolver: Some("/run/resolve/stub.conf".into()),
         }
+    }
+
+    #[test]
+    fn where_hosts_are_looked_up_is_shown_with_the_machines_network_only() {
+        let shown = |egress| {
+            let wanted = Wanted {
+                egress,
+                ..wanted("/home/u/work", &[])
+            };
+            let read = Step::Read {
+                at: "/run/resolve/stub.conf".into(),
+            };
+            plan(&host(), &wanted).unwrap().steps.contains(&read)
+        };
+        assert!(shown(EgressEnforcementMode::None));
+        assert!(!shown(EgressEnforcementMode::Strict));
     }
 
     const ID: FileId = FileId {

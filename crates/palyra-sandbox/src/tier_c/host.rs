@@ -1,7 +1,11 @@
-//! What this machine has that a call in Tier-C is shown: looked at once, when the daemon starts.
+//! What this machine has that a call is shown (Tier-C) or can reach (Tier-B): looked at once, when
+//! the daemon starts.
 
 use std::io;
 use std::path::{Path, PathBuf};
+
+use crate::landlock::Access;
+use crate::surround::Root;
 
 /// The system's own folders, read-only inside. Nothing of a person's and nothing that changes:
 /// no `/home`, `/root`, `/var`, `/run`, `/srv`, `/mnt`, `/sys`.
@@ -11,6 +15,11 @@ const SYSTEM: [&str; 11] = [
 
 /// The devices that are there.
 pub(crate) const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+
+/// The devices that Tier-B can reach: no terminal, for those that exist are somebody's. A call that
+/// could open one would read what is typed there, and write what looks like a prompt of ours. One
+/// that it makes for itself, through `ptmx`, needs no name.
+const COMMON_DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "ptmx"];
 
 /// Folders of a home directory that hold programs and what they need, and no credentials. Git's own
 /// settings are not among them: addresses in there may carry tokens.
@@ -61,6 +70,9 @@ pub(crate) enum SystemFolder {
 pub(crate) struct Host {
     pub(crate) system: Vec<SystemFolder>,
     pub(crate) devices: Vec<&'static str>,
+    /// Where names of hosts are looked up, if that is told elsewhere than in the system's folders:
+    /// `/etc/resolv.conf` often leads to `/run`.
+    pub(crate) resolver: Option<PathBuf>,
 }
 
 impl Host {
@@ -73,7 +85,38 @@ impl Host {
             .into_iter()
             .filter(|name| Path::new("/dev").join(name).exists())
             .collect();
-        Self { system, devices }
+        let resolver = Path::new("/etc/resolv.conf").canonicalize().ok();
+        let outside = |path: &PathBuf| !SYSTEM.iter().any(|folder| path.starts_with(folder));
+        Self {
+            system,
+            devices,
+            resolver: resolver.filter(outside),
+        }
+    }
+
+    /// What every process of Tier-B can reach besides its workspace and its temporary folder.
+    pub(crate) fn reach(&self, read_only: &[PathBuf]) -> Vec<Root> {
+        let folders = self.system.iter().filter_map(|folder| match folder {
+            SystemFolder::Folder(at) => Some(at.as_path()),
+            SystemFolder::Link(..) => None,
+        });
+        // Nobody writes to the kernel's own: whoever may under /sys can leave its cgroup.
+        let kernels = [Path::new("/proc"), Path::new("/sys")];
+        let read = folders
+            .chain(kernels)
+            .chain(self.resolver.as_deref())
+            .chain(read_only.iter().map(PathBuf::as_path))
+            .map(|path| Root::new(path, Access::Read));
+        let devices =
+            COMMON_DEVICES.map(|name| Root::new(Path::new("/dev").join(name), Access::Devices));
+        read.chain(devices).collect()
+    }
+
+    /// The same with a workspace.
+    pub(crate) fn reach_of(&self, workspace: &Path, read_only: &[PathBuf]) -> Vec<Root> {
+        let mut roots = self.reach(read_only);
+        roots.push(Root::new(workspace, Access::Workspace));
+        roots
     }
 }
 

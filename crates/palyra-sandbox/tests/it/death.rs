@@ -1,5 +1,6 @@
 //! Those who watch over a call die: the call dies with them.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use palyra_core::Ending;
@@ -170,7 +171,10 @@ async fn daemon_that_will_be_killed() {
         return;
     };
     let house = House::new().await;
-    let attack = ["hold-output", path.as_str()];
+    // Where calls note themselves: nobody of them reaches further than the workspace.
+    let notes = house.text("work/noted");
+    std::fs::write(path, &notes).unwrap();
+    let attack = ["hold-output", notes.as_str()];
     let runs = (0..4).map(|_| house.attack(&attack));
     futures::future::join_all(runs).await;
 }
@@ -179,10 +183,7 @@ async fn daemon_that_will_be_killed() {
 #[expect(clippy::disallowed_methods, reason = "a second daemon, to be killed")]
 fn a_killed_daemon_takes_everything_along() {
     let here = tempfile::tempdir().unwrap();
-    let path = here.path().join("noted");
-    // Calls of a root daemon are somebody else's.
-    let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
-    std::fs::set_permissions(here.path(), open).unwrap();
+    let told = here.path().join("told");
     let theirs = tempfile::tempdir().unwrap();
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(theirs.path(), open).unwrap();
@@ -192,14 +193,15 @@ fn a_killed_daemon_takes_everything_along() {
             "death::daemon_that_will_be_killed",
             "--nocapture",
         ])
-        .env("PALYRA_IT_VICTIM_DAEMON", &path)
-        // It does not live to clear up after itself. Not the folder of the notes: that would be on
-        // the way to its home, where no call makes files.
+        .env("PALYRA_IT_VICTIM_DAEMON", &told)
+        // It does not live to clear up after itself.
         .env("TMPDIR", theirs.path())
         .stdout(std::process::Stdio::null())
         .spawn()
         .unwrap();
-    eventually("calls run", || noted(&path).len() >= 8);
+    let notes = || PathBuf::from(std::fs::read_to_string(&told).unwrap_or_default());
+    eventually("calls run", || noted(&notes()).len() >= 8);
+    let path = notes();
     let target = *noted(&path).last().unwrap();
     let (supervisor, server) = (parent(target), parent(parent(target)));
     assert!(is_alive(supervisor) && is_alive(server));

@@ -179,7 +179,7 @@ impl House {
             masked: vec![self.path("deep/home")],
             run_as: self.run_as,
             home: None,
-            // Beside the workspace: in Tier-B everything is there anyway.
+            // Beside the workspace.
             read_only: vec![self.path("attacker")],
             egress: match self.tier {
                 Tier::B | Tier::Builtin => EgressEnforcementMode::None,

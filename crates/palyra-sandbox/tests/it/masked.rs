@@ -81,9 +81,11 @@ async fn names_cannot_be_made_in_folders_on_the_way() {
 }
 
 #[tokio::test]
-async fn what_is_beside_it_is_as_usual() {
+async fn what_is_beside_it_in_a_workspace_is_as_usual() {
     for house in House::all().await {
-        let ran = house.attack(&["read", &house.text("deep/beside")]).await;
+        let mut plan = house.plan(&[&house.text("attacker"), "read", &house.text("deep/beside")]);
+        plan.workspace = house.path("deep");
+        let ran = house.run_plan(plan).await;
         assert_eq!(ran.ok(), "read: not secret\n");
         house
             .attack(&["create", &house.text("work/new")])
@@ -101,10 +103,13 @@ async fn new_neighbours_are_noticed() {
         let name = format!("deep/new-{round}");
         std::fs::create_dir(house.path(&name)).unwrap();
         house.give(&house.path(&name));
-        house
-            .attack(&["create", &house.text(&format!("{name}/file"))])
-            .await
-            .ok();
+        let mut plan = house.plan(&[
+            &house.text("attacker"),
+            "create",
+            &house.text(&format!("{name}/file")),
+        ]);
+        plan.workspace = house.path("deep");
+        house.run_plan(plan).await.ok();
     }
 }
 
@@ -166,7 +171,7 @@ async fn nothing_starts_in_a_masked_folder_and_nothing_in_it_starts() {
     );
     std::fs::copy("/bin/true", house.path("deep/home/true")).unwrap();
     let ran = house.run(&[&house.text("deep/home/true")]).await;
-    assert_eq!(ran.failed().0, "program_not_executable");
+    assert_eq!(ran.failed().0, "program_not_found");
 }
 
 /// What file permissions do not stop: only as root.
@@ -232,4 +237,30 @@ async fn a_second_mount_of_it_is_hidden_as_well() {
         rustix::mount::unmount(&at, rustix::mount::UnmountFlags::empty()).unwrap();
         assert_eq!(held, "refused: EACCES\n", "{secret}");
     }
+}
+
+/// Other people's files, the machine's state, sockets of its services: nothing but the system, the
+/// toolchains and the workspace can be reached, and nothing but the workspace written.
+#[tokio::test]
+async fn tier_b_reaches_the_system_and_its_workspace_only() {
+    let house = House::new().await;
+    for folder in ["other", "other/project"] {
+        std::fs::create_dir(house.path(folder)).unwrap();
+        house.give(&house.path(folder));
+    }
+    let file = house.path("other/project/file");
+    std::fs::write(&file, "x").unwrap();
+    house.give(&file);
+    house.holds(&["read", file.to_str().unwrap()]).await;
+    house.holds(&["write", file.to_str().unwrap()]).await;
+    house.holds(&["list", &house.text("other")]).await;
+    house.holds(&["create", &house.text("other/new")]).await;
+    house.holds(&["list", "/var"]).await;
+    house.holds(&["list", "/dev"]).await;
+    house.attack(&["list", "/usr/lib"]).await.ok();
+    house.attack(&["list", "/proc"]).await.ok();
+    house
+        .attack(&["create", &house.text("work/mine")])
+        .await
+        .ok();
 }
