@@ -146,7 +146,7 @@ const BOTH: &[Promise] = &[Promise::B, Promise::C];
 
 /// Probes 1 to 16. `{outside}` is a folder of the same owner beside the workspace `{work}`.
 pub const FILES: &[Probe] = &[
-    probe("01-home-key", "read {outside}/.ssh/id_ed25519", B).shows_the_secret(),
+    probe("01-home-key", "read {outside}/.ssh/id_ed25519", HELD).shows_the_secret(),
     probe(
         "01-home-key-by-tool",
         "read {outside}/.ssh/id_ed25519",
@@ -161,11 +161,11 @@ pub const FILES: &[Probe] = &[
     )
     .shows_the_secret()
     .by_reading("../outside/.ssh/id_ed25519"),
-    probe("02-link", "read {work}/link-to-key", B).shows_the_secret(),
+    probe("02-link", "read {work}/link-to-key", HELD).shows_the_secret(),
     probe("02-link-by-tool", "read {work}/link-to-key", HELD)
         .shows_the_secret()
         .by_reading("link-to-key"),
-    probe("02-folder-link", "read {work}/link-to-ssh/id_ed25519", B).shows_the_secret(),
+    probe("02-folder-link", "read {work}/link-to-ssh/id_ed25519", HELD).shows_the_secret(),
     probe(
         "02-folder-link-by-tool",
         "read {work}/link-to-ssh/id_ed25519",
@@ -173,7 +173,8 @@ pub const FILES: &[Probe] = &[
     )
     .shows_the_secret()
     .by_reading("link-to-ssh/id_ed25519"),
-    probe("03-swap", "swap {work}/swapping {outside}/target", B).writes("{outside}/target/swapped"),
+    probe("03-swap", "swap {work}/swapping {outside}/target", HELD)
+        .writes("{outside}/target/swapped"),
     probe(
         "03-write-through-link-by-tool",
         "create {work}/link-to-ssh/new",
@@ -184,7 +185,7 @@ pub const FILES: &[Probe] = &[
     probe(
         "04-hard-link",
         "hard-link {outside}/.ssh/id_ed25519 {work}/linked-key",
-        B,
+        HELD,
     )
     .shows_the_secret(),
     probe(
@@ -278,22 +279,22 @@ pub const FILES: &[Probe] = &[
         HELD,
     )
     .as_root(),
-    probe("12-outside", "create {outside}/new", B).writes("{outside}/new"),
+    probe("12-outside", "create {outside}/new", HELD).writes("{outside}/new"),
     probe("12-outside-by-tool", "create {outside}/new", HELD)
         .writes("{outside}/new")
         .by_writing("{outside}/new"),
-    probe("13-tmp-seen-by-host", "create /tmp/{mark}", B).writes("/tmp/{mark}"),
-    probe("13-var-tmp-seen-by-host", "create /var/tmp/{mark}", B).writes("/var/tmp/{mark}"),
-    probe("13-tmp-of-host", "read /tmp/{mark}-host", B).shows_the_secret(),
-    probe("13-shm-seen-by-host", "create /dev/shm/{mark}", B).writes("/dev/shm/{mark}"),
-    probe("13-shm-of-host", "read /dev/shm/{mark}-host", B).shows_the_secret(),
+    probe("13-tmp-seen-by-host", "create /tmp/{mark}", HELD).writes("/tmp/{mark}"),
+    probe("13-var-tmp-seen-by-host", "create /var/tmp/{mark}", HELD).writes("/var/tmp/{mark}"),
+    probe("13-tmp-of-host", "read /tmp/{mark}-host", HELD).shows_the_secret(),
+    probe("13-shm-seen-by-host", "create /dev/shm/{mark}", HELD).writes("/dev/shm/{mark}"),
+    probe("13-shm-of-host", "read /dev/shm/{mark}-host", HELD).shows_the_secret(),
     probe(
         "14-root-of-others",
         "others-root {outside}/.ssh/id_ed25519",
         HELD,
     )
     .shows_the_secret(),
-    probe("14-own-root", "own-root {outside}/.ssh/id_ed25519", B).shows_the_secret(),
+    probe("14-own-root", "own-root {outside}/.ssh/id_ed25519", HELD).shows_the_secret(),
     probe(
         "14-link-through-proc-by-tool",
         "read {work}/link-through-proc",
@@ -337,7 +338,7 @@ pub const SPECIAL: &[Probe] = &[
     probe("17-mknod", "leave-mknod {work}/left", HELD).leaves("{work}/left"),
     probe("17-mknodat", "leave-mknodat {work}/left", HELD).leaves("{work}/left"),
     probe("17-folder", "leave-folder {work}/left", HELD).leaves("{work}/left"),
-    probe("17-fifo", "leave-fifo {work}/left", B).leaves("{work}/left"),
+    probe("17-fifo", "leave-fifo {work}/left", HELD).leaves("{work}/left"),
     probe("17-map-old", "map-old {work}/old-set-id", BOTH).leaves("{work}/old-set-id"),
     probe("17-capabilities", "leave-capabilities {work}/left", HELD)
         .as_root()
@@ -447,7 +448,7 @@ pub const IPC: &[Probe] = &[
     probe("40-priority", "priority {pid}", B),
     probe("41-shared-memory", "shared-memory {key}", B).shows_the_secret(),
     probe("41-message-queue", "message-queue {key}", B),
-    probe("41-posix-queue", "posix-queue palyra-{key}", B),
+    probe("41-posix-queue", "posix-queue palyra-{key}", HELD),
     probe("42-abstract", "abstract {mark}", HELD),
     probe(
         "43-pathname",
@@ -469,7 +470,7 @@ pub const IPC: &[Probe] = &[
 pub const RESOURCES: &[Probe] = &[
     probe("55-forks", "forks {forks}", B),
     probe("56-memory", "memory {mib}", BOTH),
-    probe("56-memory-by-files", "fill {memory} {mib}", B),
+    probe("56-memory-by-files", "fill {memory} {mib}", HELD),
     probe("57-disk", "fill {work} {disk}", BOTH),
     probe("58-output", "spam {output}", HELD),
     probe("59-outlive", "outlive {mark}", HELD),
