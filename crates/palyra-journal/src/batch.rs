@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use palyra_core::entry::{Entry, Stream};
-use palyra_core::{Blob, Commitment};
+use palyra_core::entry::{Entry, Recorded, Stream};
+use palyra_core::{Blob, Commitment, Timestamp};
 
 use crate::blobs::Sealed;
 use crate::body;
@@ -100,8 +100,9 @@ pub(crate) struct PreparedStream {
     pub(crate) entries: Vec<PreparedEntry>,
 }
 
+/// An entry; the writer fills in its place and its time.
 pub(crate) struct PreparedEntry {
-    pub(crate) entry: Entry,
+    pub(crate) recorded: Recorded,
     pub(crate) body: Vec<u8>,
     pub(crate) leaf: LeafStart,
 }
@@ -168,19 +169,31 @@ impl Prepared {
 
 impl PreparedStream {
     fn new(given: StreamAppend) -> Result<Self, JournalError> {
+        let name = given.stream.to_string();
         let spell = |entry: Entry| {
             let body = body::encode(&entry)?;
             let leaf = LeafStart::of(&body);
-            Ok(PreparedEntry { entry, body, leaf })
+            let recorded = Recorded {
+                seq: 0,
+                stream: name.clone(),
+                revision: 0,
+                at: Timestamp::from_millis(0),
+                entry,
+            };
+            Ok(PreparedEntry {
+                recorded,
+                body,
+                leaf,
+            })
         };
         Ok(Self {
-            name: given.stream.to_string(),
             expected: given.expected,
             entries: given
                 .entries
                 .into_iter()
                 .map(spell)
                 .collect::<Result<_, JournalError>>()?,
+            name,
         })
     }
 

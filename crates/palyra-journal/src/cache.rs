@@ -4,12 +4,14 @@ use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::Hash;
 
+use foldhash::fast::RandomState;
+
 /// Two generations: new and used things live in the young one; when it is full it becomes the
 /// old one, and what was in the old one is forgotten. No list to maintain, constant time, and
 /// never more than twice the limit.
 pub(crate) struct Generations<K, V> {
-    young: HashMap<K, V>,
-    old: HashMap<K, V>,
+    young: HashMap<K, V, RandomState>,
+    old: HashMap<K, V, RandomState>,
     weight: usize,
     limit: usize,
 }
@@ -18,8 +20,8 @@ impl<K: Eq + Hash, V> Generations<K, V> {
     /// A map whose generations weigh at most `limit`.
     pub(crate) fn new(limit: usize) -> Self {
         Self {
-            young: HashMap::new(),
-            old: HashMap::new(),
+            young: HashMap::default(),
+            old: HashMap::default(),
             weight: 0,
             limit,
         }

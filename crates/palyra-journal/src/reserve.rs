@@ -152,7 +152,10 @@ impl Prepared {
     /// Whether this may take of the room that is kept: it ends something, and is small.
     pub(crate) fn is_an_end(&self) -> bool {
         let entries = self.streams.iter().flat_map(|stream| &stream.entries);
-        self.bytes <= LARGEST && entries.into_iter().all(|it| is_no_beginning(&it.entry))
+        self.bytes <= LARGEST
+            && entries
+                .into_iter()
+                .all(|it| is_no_beginning(&it.recorded.entry))
     }
 }
 

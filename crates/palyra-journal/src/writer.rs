@@ -11,7 +11,7 @@ use std::fs::File;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use palyra_core::entry::{Entry, Recorded, Stream};
+use palyra_core::entry::{Entry, Stream};
 use palyra_core::{Clock, Timestamp};
 use rusqlite::{Connection, params};
 use tokio::sync::{mpsc, oneshot};
@@ -466,24 +466,29 @@ impl Writer {
     fn insert_each(
         &mut self,
         group: &mut Group,
-        stream: &mut PreparedStream,
+        stream: &PreparedStream,
         entries: &mut [PreparedEntry],
         mut place: u64,
     ) -> Result<(), JournalError> {
-        for PreparedEntry { entry, body, leaf } in entries {
+        for entry in entries {
+            let PreparedEntry {
+                recorded,
+                body,
+                leaf,
+            } = entry;
             place += 1;
             let seq = group.last_seq + 1;
+            let kind = recorded.entry.kind();
+            (recorded.seq, recorded.revision, recorded.at) = (seq, place, group.at);
             let inserted = self
                 .connection
-                .prepare_cached(
-                    "INSERT INTO entries (seq, stream, revision, kind, at, body)
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-                )?
+                // Short, because the cache hashes all of it for each entry.
+                .prepare_cached("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)")?
                 .execute(params![
                     to_sql(seq),
                     stream.name,
                     to_sql(place),
-                    entry.kind(),
+                    kind,
                     group.at.as_millis(),
                     &*body,
                 ]);
@@ -500,21 +505,12 @@ impl Writer {
                 seq,
                 stream: &stream.name,
                 revision: place,
-                kind: entry.kind(),
+                kind,
                 at: group.at.as_millis(),
                 body,
             };
             self.sealer.add(&record, leaf.clone());
-            let recorded = Recorded {
-                seq,
-                stream: std::mem::take(&mut stream.name),
-                revision: place,
-                at: group.at,
-                entry: std::mem::replace(entry, Entry::Interrupted),
-            };
-            let applied = self.projections.apply(&self.connection, &recorded);
-            (stream.name, *entry) = (recorded.stream, recorded.entry);
-            applied?;
+            self.projections.apply(&self.connection, recorded)?;
         }
         Ok(())
     }
@@ -552,13 +548,13 @@ impl Writer {
 }
 
 impl Group {
-    pub(crate) const fn new(at: Timestamp) -> Self {
+    pub(crate) fn new(at: Timestamp) -> Self {
         Self {
             at,
             last_seq: 0,
             bytes: 0,
             erased: false,
-            answers: Vec::new(),
+            answers: Vec::with_capacity(64),
         }
     }
 
