@@ -90,7 +90,7 @@ async fn a_blob_that_was_changed_is_not_handed_out() {
 }
 
 /// Whether these bytes stand in any of a journal's files.
-fn found(place: &Place, what: &[u8]) -> bool {
+pub(crate) fn found(place: &Place, what: &[u8]) -> bool {
     let mut files = std::fs::read_dir(place.folder()).unwrap();
     files.any(|file| {
         let bytes = std::fs::read(file.unwrap().path()).unwrap();
@@ -180,7 +180,7 @@ async fn another_key_opens_nothing_and_the_journal_goes_on() {
 }
 
 /// A call that ran, with everything it commits to.
-async fn recorded(journal: &JournalStore, secret: &str) -> (CallId, Vec<ErasedBlob>) {
+pub(crate) async fn recorded(journal: &JournalStore, secret: &str) -> (CallId, Vec<ErasedBlob>) {
     let id = call();
     let blobs: Vec<Blob> = [BlobKind::Arguments, BlobKind::Output]
         .into_iter()
@@ -201,7 +201,7 @@ async fn recorded(journal: &JournalStore, secret: &str) -> (CallId, Vec<ErasedBl
 }
 
 /// The sealed bytes of every blob, as they lie in the file.
-fn sealed(place: &Place) -> Vec<Vec<u8>> {
+pub(crate) fn sealed(place: &Place) -> Vec<Vec<u8>> {
     let shell = place.shell();
     let mut statement = shell
         .prepare("SELECT sealed FROM blobs WHERE sealed IS NOT NULL ORDER BY id")
