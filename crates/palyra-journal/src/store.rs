@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use palyra_core::entry::{Entry, Fold, Recorded, Row, Stream};
-use palyra_core::{Blob, CallId, Clock, Commitment, Timestamp};
+use palyra_core::{Blob, CallId, Clock, Commitment, Digest, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::attestation::{AttestationFile, ProvenEntry};
@@ -399,6 +399,11 @@ impl JournalStore {
         self.inner
             .readers
             .with(|reader| blobs::read(reader, key, commitment))
+    }
+
+    /// The key of an append as it is recorded.
+    pub(crate) fn recorded_key(&self, key: &str) -> Digest {
+        self.inner.blob_key.once(key)
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
