@@ -22,6 +22,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const COPY: &str = ".copying";
 const BESIDE_COPY: [&str; 4] = ["", "-journal", "-wal", "-shm"];
 
+/// Under which name a backup is copied before it takes the journal's place.
+const FRESH: &str = ".restoring";
+
 impl JournalStore {
     /// A whole journal of its own, as of now, in a file without a name: it is gone once it is
     /// closed. It holds one state, ends with a checkpoint, and has nothing of what was erased.
@@ -67,12 +70,12 @@ impl JournalStore {
     }
 }
 
-/// Removes what a backup left that was cut short: it has everything in it, also what is erased
-/// later. Nobody may be making one.
+/// Removes what a backup or a restore left that was cut short: it has everything in it, also what is
+/// erased later. Nobody may be at one.
 pub(crate) fn remove_copies(journal: &Path) {
     let copy = schema::beside(journal, COPY);
-    for suffix in BESIDE_COPY {
-        let left = schema::beside(&copy, suffix);
+    let copies = BESIDE_COPY.map(|suffix| schema::beside(&copy, suffix));
+    for left in copies.into_iter().chain([schema::beside(journal, FRESH)]) {
         match fs::remove_file(&left) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 tracing::warn!(file = %left.display(), %error, "an unfinished backup stays");
@@ -111,7 +114,7 @@ fn vacuum_into(from: &Readers, to: &Path) -> Result<bool, JournalError> {
 /// It could not be copied or moved. Then the journal is the one that it was, unless the error came
 /// from the very last step; the kept one has everything in any case.
 pub fn replace(journal: &Path, with: &Path, keep: &Path) -> io::Result<()> {
-    let fresh = schema::beside(journal, ".restoring");
+    let fresh = schema::beside(journal, FRESH);
     match fs::remove_file(&fresh) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}

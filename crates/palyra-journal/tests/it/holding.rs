@@ -150,8 +150,14 @@ async fn what_was_erased_leaves_the_log_by_itself_once_a_reader_is_gone() {
 async fn a_copy_that_was_cut_short_does_not_outlive_the_next_start_or_backup() {
     let place = Place::new();
     drop(place.open());
-    let left = ["", "-journal", "-wal", "-shm"]
-        .map(|suffix| place.folder().join(format!("journal.db.copying{suffix}")));
+    let left = [
+        "copying",
+        "copying-journal",
+        "copying-wal",
+        "copying-shm",
+        "restoring",
+    ]
+    .map(|name| place.folder().join(format!("journal.db.{name}")));
     let leave = || {
         for file in &left {
             std::fs::write(file, b"all that there was").unwrap();
