@@ -49,6 +49,7 @@ impl Fold for ApprovalsFold {
             | Entry::PolicyWithdrawn { .. }
             | Entry::Flooded { .. }
             | Entry::DaemonStarted { .. }
+            | Entry::AppendedOnce { .. }
             | Entry::BlobErased { .. }
             | Entry::ProjectionMended { .. }
             | Entry::KeyRotated { .. } => None,
@@ -158,6 +159,7 @@ fn end(record: &mut ApprovalRecord, recorded: &Recorded) {
         | Entry::PolicyWithdrawn { .. }
         | Entry::Flooded { .. }
         | Entry::DaemonStarted { .. }
+        | Entry::AppendedOnce { .. }
         | Entry::BlobErased { .. }
         | Entry::ProjectionMended { .. }
         | Entry::KeyRotated { .. } => return,

@@ -7,6 +7,7 @@ mod call;
 mod calls;
 mod doctor;
 mod exec;
+mod in_place;
 mod init;
 mod journal;
 mod keeping;

@@ -3,16 +3,22 @@
 //! A journal that was cut or replaced fits together in itself. Only somebody who saw it before can
 //! tell, and the command line sees it often. It remembers outside of every daemon's home, in a
 //! folder that no call sees, and refuses a history that does not continue what it saw.
+//!
+//! A home is known by the path it was asked for under and by its real one: somebody who puts a link in
+//! its place, or moves it behind one, changes only one of them. A journal that is met under a new
+//! path is known by its name, and has to continue what was seen of it elsewhere; from then on each
+//! path has its own memory, so that a copy which goes its own way does not spoil the original's.
 
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use palyra_api::Home;
 use palyra_api::home::witness_folder;
 use palyra_core::Digest;
 use palyra_journal::proof::{Checkpoint, Note, VerifierKey};
-use palyra_journal::verify::Trust;
+use palyra_journal::verify::{Trust, read_bounded};
 use serde::{Deserialize, Serialize};
 
 use crate::exit::Meaning;
@@ -25,11 +31,12 @@ pub struct Witness {
     folder: PathBuf,
 }
 
+/// The most that is kept about one path.
+const MOST: u64 = 1 << 20;
+
 /// What was seen of one home's journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
-    /// The folder of the journal.
-    pub home: PathBuf,
     /// Who signed last.
     pub key: VerifierKey,
     /// Checkpoints, the largest last. The older, the fewer: enough to say where a fork is.
@@ -52,59 +59,62 @@ impl Witness {
         witness_folder(|name| std::env::var_os(name)).map(|folder| Self { folder })
     }
 
-    /// What was seen of the journal in this folder.
+    /// What was seen of the journal in this folder, the most first: a journal there has to continue
+    /// all of it.
     ///
     /// # Errors
     /// What was kept does not read. It is not taken for "nothing".
-    pub fn of_folder(&self, folder: &Path) -> Result<Option<Seen>, Failure> {
-        let file = self.file(&real(folder));
-        match std::fs::read(&file) {
-            Ok(bytes) => Seen::parse(&bytes)
-                .map(Some)
-                .ok_or_else(|| unreadable(&file, "it is not what was written")),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(unreadable(&file, &error.to_string())),
+    pub fn of_folder(&self, folder: &Path) -> Result<Vec<Seen>, Failure> {
+        let mut found = Vec::new();
+        for name in names(folder) {
+            let file = self.file(&name);
+            match read_bounded(&file, MOST) {
+                Ok(bytes) => found.push(
+                    Seen::parse(&bytes)
+                        .ok_or_else(|| unreadable(&file, "it is not what was written"))?,
+                ),
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(unreadable(&file, &error.to_string())),
+            }
         }
+        Ok(most_first(found))
     }
 
-    /// What was seen of the journal of this name, wherever it was.
+    /// What was seen of the journal of this name, wherever it was, the most first. Copies of one
+    /// journal may have gone different ways.
     ///
     /// # Errors
     /// What was kept does not read.
-    pub fn of_origin(&self, origin: &str) -> Result<Option<Seen>, Failure> {
+    pub fn of_origin(&self, origin: &str) -> Result<Vec<Seen>, Failure> {
         let entries = match std::fs::read_dir(&self.folder) {
             Ok(entries) => entries,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(unreadable(&self.folder, &error.to_string())),
         };
-        for entry in entries.flatten() {
-            let seen = std::fs::read(entry.path())
-                .ok()
-                .and_then(|bytes| Seen::parse(&bytes));
-            if let Some(seen) = seen.filter(|seen| seen.key.name() == origin) {
-                return Ok(Some(seen));
-            }
-        }
-        Ok(None)
+        let seen = entries.flatten().filter_map(|entry| {
+            let bytes = read_bounded(&entry.path(), MOST).ok()?;
+            Seen::parse(&bytes).filter(|seen| seen.key.name() == origin)
+        });
+        Ok(most_first(seen.collect()))
     }
 
-    /// Remembers.
+    /// Remembers about the journal in this folder.
     ///
     /// # Errors
     /// It could not be written.
-    pub fn keep(&self, seen: &Seen) -> Result<(), Failure> {
-        let file = self.file(&seen.home);
-        let kept = Kept {
-            home: seen.home.clone(),
-            key: seen.key.to_string(),
-            checkpoints: seen
-                .checkpoints
-                .iter()
-                .map(|(_, note)| note.to_string())
-                .collect(),
-        };
-        self.write(&file, &kept)
-            .map_err(|error| unreadable(&file, &error.to_string()))
+    pub fn keep(&self, folder: &Path, seen: &Seen) -> Result<(), Failure> {
+        for home in names(folder) {
+            let file = self.file(&home);
+            let notes = seen.checkpoints.iter().map(|(_, note)| note.to_string());
+            let kept = Kept {
+                home,
+                key: seen.key.to_string(),
+                checkpoints: notes.collect(),
+            };
+            self.write(&file, &kept)
+                .map_err(|error| unreadable(&file, &error.to_string()))?;
+        }
+        Ok(())
     }
 
     fn write(&self, file: &Path, kept: &Kept) -> std::io::Result<()> {
@@ -134,9 +144,8 @@ impl Witness {
 impl Seen {
     /// The first sight of a home.
     #[must_use]
-    pub fn first(home: &Home, key: VerifierKey, checkpoint: Checkpoint, note: Note) -> Self {
+    pub fn first(key: VerifierKey, checkpoint: Checkpoint, note: Note) -> Self {
         Self {
-            home: real(home.state()),
             key,
             checkpoints: vec![(checkpoint, note)],
         }
@@ -184,18 +193,28 @@ impl Seen {
             .map(checkpoint)
             .collect::<Option<_>>()?;
         (!checkpoints.is_empty()).then_some(Self {
-            home: kept.home,
             key: kept.key.parse().ok()?,
             checkpoints,
         })
     }
 }
 
-/// The folder as the kernel knows it, if it is there.
-fn real(folder: &Path) -> PathBuf {
-    folder
-        .canonicalize()
-        .unwrap_or_else(|_| folder.to_path_buf())
+/// A folder as it was asked for, and as the kernel knows it, if it is there.
+fn names(folder: &Path) -> BTreeSet<PathBuf> {
+    let here = if folder.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        folder
+    };
+    let asked = std::path::absolute(here).unwrap_or_else(|_| here.to_path_buf());
+    let real = here.canonicalize().unwrap_or_else(|_| asked.clone());
+    BTreeSet::from([asked, real])
+}
+
+fn most_first(mut seen: Vec<Seen>) -> Vec<Seen> {
+    seen.sort_by_key(|seen| Reverse(seen.head().map(|head| head.size)));
+    seen.dedup();
+    seen
 }
 
 fn unreadable(file: &Path, why: &str) -> Failure {
@@ -229,7 +248,6 @@ mod tests {
         };
         let mut sizes = sizes.iter();
         let mut seen = Seen {
-            home: PathBuf::from("/h"),
             key: key.verifier(),
             checkpoints: sizes.next().map(|size| at(*size)).into_iter().collect(),
         };
@@ -260,19 +278,47 @@ mod tests {
             folder: folder.path().join("w"),
         };
         let seen = seen(&[1, 2, 9]);
-        assert_eq!(witness.of_folder(Path::new("/h")).unwrap(), None);
-        assert_eq!(witness.of_origin("o").unwrap(), None);
-        witness.keep(&seen).unwrap();
+        let nothing: [Seen; 0] = [];
+        assert_eq!(witness.of_folder(Path::new("/h")).unwrap(), nothing);
+        assert_eq!(witness.of_origin("o").unwrap(), nothing);
+        witness.keep(Path::new("/h"), &seen).unwrap();
         assert_eq!(
             witness.of_folder(Path::new("/h")).unwrap(),
-            Some(seen.clone())
+            std::slice::from_ref(&seen)
         );
-        assert_eq!(witness.of_origin("o").unwrap(), Some(seen));
-        assert_eq!(witness.of_origin("p").unwrap(), None);
+        assert_eq!(witness.of_origin("o").unwrap(), [seen]);
+        assert_eq!(witness.of_origin("p").unwrap(), nothing);
         let file = witness.file(Path::new("/h"));
         for broken in ["", "{}", r#"{"home":"/h","key":"x","checkpoints":[]}"#] {
             std::fs::write(&file, broken).unwrap();
             assert!(witness.of_folder(Path::new("/h")).is_err());
         }
+    }
+
+    /// Whoever puts a link where a home was, or moves a home behind one, changes one name of two.
+    #[test]
+    fn a_home_is_known_by_the_path_asked_for_and_by_the_real_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let witness = Witness { folder: at("w") };
+        let (long, short) = (seen(&[1, 2, 9]), seen(&[1, 2]));
+        let heads = |path: &Path| -> Vec<u64> {
+            let seen = witness.of_folder(path).unwrap();
+            seen.iter().map(|seen| seen.head().unwrap().size).collect()
+        };
+        for home in ["home", "other"] {
+            std::fs::create_dir(at(home)).unwrap();
+        }
+        witness.keep(&at("home"), &long).unwrap();
+        witness.keep(&at("other"), &short).unwrap();
+        std::os::unix::fs::symlink(at("home"), at("link")).unwrap();
+        assert_eq!(heads(&at("link")), [9], "by its real path");
+        std::fs::rename(at("home"), at("moved")).unwrap();
+        assert_eq!(heads(&at("moved")), [0; 0], "control: a new path");
+        std::os::unix::fs::symlink(at("moved"), at("home")).unwrap();
+        assert_eq!(heads(&at("home")), [9], "by the path asked for");
+        std::fs::remove_file(at("home")).unwrap();
+        std::os::unix::fs::symlink(at("other"), at("home")).unwrap();
+        assert_eq!(heads(&at("home")), [9, 2], "it has to continue both");
     }
 }

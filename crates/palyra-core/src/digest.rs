@@ -100,8 +100,9 @@ impl<'de> serde::Deserialize<'de> for Digest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PlanDigest(pub Digest);
 
-/// A plan as it is recorded: keyed, because a plan holds arguments and environment values.
-/// Without the key nobody can find an erased short one by hashing candidates.
+/// A plan as it is recorded: keyed, because a plan holds arguments and environment values, and bound
+/// to one call. Without the key nobody can find an erased short one by hashing candidates, and
+/// whoever is given records cannot tell which calls did the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct PlanSeal(Digest);
 
@@ -149,10 +150,11 @@ impl DigestKey {
         CallDigest(self.keyed("palyra call v1", parts))
     }
 
-    /// How this plan is recorded.
+    /// How this plan is recorded about this call.
     #[must_use]
-    pub fn plan_seal(&self, plan: &PlanDigest) -> PlanSeal {
-        PlanSeal(self.keyed("palyra plan v1", &[plan.0.as_bytes()]))
+    pub fn plan_seal(&self, call: &CallId, plan: &PlanDigest) -> PlanSeal {
+        let parts: [&[u8]; 2] = [call.as_str().as_bytes(), plan.0.as_bytes()];
+        PlanSeal(self.keyed("palyra plan v2", &parts))
     }
 
     /// The key of a scope of these facts. Its domain is its own: no call's digest is a scope's.
@@ -202,6 +204,10 @@ mod tests {
             one.recorded(&call),
             key.call_digest(&[b"y"]).recorded(&call)
         );
+        let (plan, another) = (PlanDigest(Digest::of(b"x")), PlanDigest(Digest::of(b"y")));
+        assert_eq!(key.plan_seal(&call, &plan), key.plan_seal(&call, &plan));
+        assert_ne!(key.plan_seal(&call, &plan), key.plan_seal(&other, &plan));
+        assert_ne!(key.plan_seal(&call, &plan), key.plan_seal(&call, &another));
     }
 
     #[test]

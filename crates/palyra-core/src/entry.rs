@@ -272,6 +272,16 @@ pub enum Entry {
     DaemonStarted {
         /// Its version.
         version: String,
+        /// Tells the key that seals blobs while it runs from others; entries of before do not say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        blob_key: Option<String>,
+    },
+    /// What follows was appended under a key, and happens once. In the journal's own stream.
+    AppendedOnce {
+        /// The key, under another one that stays in the daemon's home.
+        key: Digest,
+        /// What follows this entry, in order.
+        streams: Vec<AppendedTo>,
     },
     /// A projection was compared with what its fold makes of all entries, differed, and is what it
     /// should be again. In the journal's own stream.
@@ -322,10 +332,20 @@ impl Entry {
             Self::PolicyWithdrawn { .. } => "policy_withdrawn",
             Self::Flooded { .. } => "flooded",
             Self::DaemonStarted { .. } => "daemon_started",
+            Self::AppendedOnce { .. } => "appended_once",
             Self::ProjectionMended { .. } => "projection_mended",
             Self::KeyRotated { .. } => "key_rotated",
         }
     }
+}
+
+/// How much was appended to a stream.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct AppendedTo {
+    /// The stream's name.
+    pub stream: String,
+    /// Entries.
+    pub entries: u64,
 }
 
 /// An entry with its place: what folds are fed.

@@ -177,6 +177,7 @@ impl Facts {
             &effect_bytes,
             plan.0.as_bytes(),
         ]);
+        let seal = key.plan_seal(&call, &plan);
         Self {
             call,
             origin,
@@ -194,7 +195,7 @@ impl Facts {
             calls_last_minute,
             grant: None,
             digest,
-            plan: key.plan_seal(&plan),
+            plan: seal,
             live_plan: Some(plan),
         }
     }

@@ -211,6 +211,7 @@ impl Fold for CallsFold {
             | Entry::PolicyWithdrawn { .. }
             | Entry::Flooded { .. }
             | Entry::DaemonStarted { .. }
+            | Entry::AppendedOnce { .. }
             | Entry::ProjectionMended { .. }
             | Entry::KeyRotated { .. } => None,
         }
@@ -305,6 +306,7 @@ fn next(mut row: CallRow, recorded: &Recorded) -> CallRow {
         | Entry::PolicyWithdrawn { .. }
         | Entry::Flooded { .. }
         | Entry::DaemonStarted { .. }
+        | Entry::AppendedOnce { .. }
         | Entry::ProjectionMended { .. }
         | Entry::KeyRotated { .. } => {}
     }

@@ -391,10 +391,11 @@ impl GatewayService {
     /// # Errors
     /// The journal cannot be written.
     pub async fn note_start(&self, version: &str) -> Result<(), Refusal> {
-        let version = version.to_owned();
-        self.0
-            .note(palyra_core::entry::Entry::DaemonStarted { version })
-            .await
+        let started = palyra_core::entry::Entry::DaemonStarted {
+            version: version.to_owned(),
+            blob_key: Some(self.0.journal.blob_key().to_owned()),
+        };
+        self.0.note(started).await
     }
 
     fn list<T>(

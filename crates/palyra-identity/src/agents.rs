@@ -115,6 +115,7 @@ impl Fold for AgentsFold {
             | Entry::PolicyWithdrawn { .. }
             | Entry::Flooded { .. }
             | Entry::DaemonStarted { .. }
+            | Entry::AppendedOnce { .. }
             | Entry::BlobErased { .. }
             | Entry::ProjectionMended { .. }
             | Entry::KeyRotated { .. } => None,
@@ -257,6 +258,7 @@ mod tests {
             },
             Entry::DaemonStarted {
                 version: "1".to_owned(),
+                blob_key: None,
             },
         ]);
         assert_eq!(registry.len(), 1);

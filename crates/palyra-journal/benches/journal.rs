@@ -221,6 +221,7 @@ async fn appender(journal: JournalStore, end: Instant) {
         let entry = Entry::DaemonStarted {
             // With `{"kind":"daemon_started","v":1,"version":""}` around it.
             version: "x".repeat(ENTRY_BYTES - 44),
+            blob_key: None,
         };
         journal
             .append_if(stream, Expected::NoStream, vec![entry])

@@ -119,6 +119,7 @@ fn open(file: &Path) -> JournalStore {
 fn entry() -> Entry {
     Entry::DaemonStarted {
         version: "x".repeat(468),
+        blob_key: None,
     }
 }
 

@@ -93,6 +93,7 @@ fn fill(journal: &JournalStore, entries: u64) {
         for _ in 0..entries / GROUP {
             let entry = || Entry::DaemonStarted {
                 version: "x".repeat(ENTRY_BYTES - 44),
+                blob_key: None,
             };
             let group = (0..GROUP).map(|_| entry()).collect();
             let append = journal.append_if(Stream::Daemon, Expected::Any, group);

@@ -34,6 +34,8 @@ const MAX_BYTES: usize = 256 << 20;
 /// The key that seals blobs. It cannot be printed, copied or serialised.
 pub struct BlobKey {
     cipher: XChaCha20Poly1305,
+    /// For keys of appends, which must not be guessed from records either.
+    once: Digest,
     fingerprint: String,
 }
 
@@ -64,6 +66,7 @@ impl BlobKey {
         let digest = Digest::of_parts("palyra blob key v1", &[bytes]).to_string();
         Self {
             cipher: XChaCha20Poly1305::new(bytes.into()),
+            once: Digest::of_parts("palyra append once key v1", &[bytes]),
             fingerprint: digest.chars().skip("sha256:".len()).take(16).collect(),
         }
     }
@@ -82,6 +85,12 @@ impl BlobKey {
     #[must_use]
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
+    }
+
+    /// The key of an append as it is recorded.
+    pub(crate) fn once(&self, key: &str) -> Digest {
+        let parts: [&[u8]; 2] = [self.once.as_bytes(), key.as_bytes()];
+        Digest::of_parts("palyra append once v1", &parts)
     }
 
     /// Seals a blob. This is for the appender's thread: the writer's time is everybody's.

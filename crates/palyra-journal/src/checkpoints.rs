@@ -1,6 +1,6 @@
 //! When the write-ahead log is folded back into the file.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -34,8 +34,10 @@ pub(crate) struct Checkpoints {
     /// Whether they were told since somebody asked.
     told: Arc<AtomicBool>,
     folding: Mutex<Folding>,
-    /// The log holds something that was erased.
-    unclean: AtomicBool,
+    /// How often something was erased that is then in the log,
+    erasures: AtomicU64,
+    /// and how many of these are not in it any more.
+    cleared: AtomicU64,
 }
 
 pub(crate) struct Folding {
@@ -57,7 +59,8 @@ impl Checkpoints {
                 seen: 0,
                 due: PAGES,
             }),
-            unclean: AtomicBool::new(false),
+            erasures: AtomicU64::new(0),
+            cleared: AtomicU64::new(0),
         };
         checkpoints.attach(writer)?;
         Ok(checkpoints)
@@ -92,7 +95,7 @@ impl Checkpoints {
     }
 
     /// Folds the log back and cuts it to nothing, because it holds what was erased; says whether
-    /// that went through. If not, or while the log is in doubt, it is tried again after later appends.
+    /// that went through. If not, or while the log is in doubt, the mender tries again by itself.
     ///
     /// # Errors
     /// A sync failed: what is in the log is in doubt from now on.
@@ -112,26 +115,28 @@ impl Checkpoints {
 
     /// From now on the log holds what was erased.
     pub(crate) fn is_unclean(&self) {
-        self.unclean.store(true, Ordering::SeqCst);
+        self.erasures.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Whether nothing that was erased is left in the log.
     pub(crate) fn log_is_clean(&self) -> bool {
-        !self.unclean.load(Ordering::SeqCst)
+        self.cleared.load(Ordering::SeqCst) >= self.erasures.load(Ordering::SeqCst)
     }
 
     /// The same, once.
     pub(crate) fn clear_log_once(&self) -> Result<bool, JournalError> {
         let folding = self.folding.lock().unwrap_or_else(PoisonError::into_inner);
+        // Something may be erased while it is cut: that is still in it.
+        let erasures = self.erasures.load(Ordering::SeqCst);
         match folding.cut().map_err(JournalError::from) {
-            Ok(cut) => {
-                self.unclean.store(!cut, Ordering::SeqCst);
-                Ok(cut)
+            Ok(true) => {
+                self.cleared.fetch_max(erasures, Ordering::SeqCst);
+                Ok(true)
             }
+            Ok(false) => Ok(false),
             Err(error @ JournalError::Unsynced(_)) => Err(error),
             Err(error) => {
                 tracing::warn!(%error, "the journal's log could not be cut yet");
-                self.is_unclean();
                 Ok(false)
             }
         }
@@ -146,9 +151,6 @@ impl Checkpoints {
         turn: impl FnOnce() -> Option<T>,
         still_synced: impl Fn() -> bool,
     ) -> Result<(), JournalError> {
-        if self.unclean.load(Ordering::SeqCst) && still_synced() {
-            self.clear_log_once()?;
-        }
         let pages = self.pages.load(Ordering::Relaxed);
         // Taken: the other thread is at it.
         let Some(mut folding) = self.pause() else {

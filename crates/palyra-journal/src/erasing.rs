@@ -34,7 +34,7 @@ pub struct Erased {
     /// The place of the entry about it.
     pub seq: u64,
     /// Whether the write-ahead log is clean already. If somebody reads the journal for long, it is
-    /// cleaned once they are done, or when the daemon ends.
+    /// cleaned by itself within seconds after they are done, or when the daemon ends.
     pub log_cleared: bool,
 }
 
@@ -67,9 +67,13 @@ impl JournalStore {
             .submit_with(vec![only], |batch| batch.erased = erased)
             .await?;
         let (checkpoints, shared) = (self.checkpoints(), Arc::clone(self.shared()));
-        // It may have to wait for readers.
+        let readers = self.shared_readers();
+        // It may have to wait for readers. If they take too long, the mender goes on trying.
         let cleared = tokio::task::spawn_blocking(move || {
-            let cleared = checkpoints.clear_log(|| shared.still_synced().is_ok());
+            let cleared = checkpoints.clear_log(|| {
+                readers.give_way();
+                shared.still_synced().is_ok()
+            });
             cleared.unwrap_or_else(|error| {
                 shared.failed(&error);
                 false

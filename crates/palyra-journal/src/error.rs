@@ -119,6 +119,9 @@ pub enum JournalError {
         /// Its length.
         length: usize,
     },
+    /// A copy was begun anew too often.
+    #[error("the journal was mended, or something was erased, each time it was being copied")]
+    GaveWay,
     /// The writer is gone.
     #[error("the journal is closed")]
     Closed,
@@ -177,6 +180,7 @@ impl JournalError {
                 "make the file and its folder accessible, then check `palyra status` or start again"
             }
             Self::NoSuchPlace { .. } => "see the last entry with `palyra journal tail -n 1`",
+            Self::GaveWay => "run it again; `palyra status` shows the journal",
             Self::KeyReused { .. } | Self::BadKey { .. } => "append under another key",
             Self::Conflict { .. } => "read the stream again, then decide again",
             Self::Unwritable { .. } | Self::TooLarge { .. } => "send less, or plain Unicode text",

@@ -57,6 +57,7 @@ pub(crate) fn keys() -> JournalKeys {
 fn started() -> Entry {
     Entry::DaemonStarted {
         version: "x".to_owned(),
+        blob_key: None,
     }
 }
 
@@ -208,7 +209,7 @@ async fn a_call_is_not_admitted_on_a_full_disk_and_is_once_there_is_space() {
     let journal = open(&folder);
     let call = CallId::mint(Timestamp::from_millis(0));
     let digest = DigestKey::from_bytes([1; 32]).call_digest(&[]);
-    let plan = DigestKey::from_bytes([1; 32]).plan_seal(&PlanDigest(Digest::of(b"plan")));
+    let plan = DigestKey::from_bytes([1; 32]).plan_seal(&call, &PlanDigest(Digest::of(b"plan")));
     let mut recorder = CallRecorder::new(journal.clone(), call.clone(), Arc::new(SystemClock));
     let facts = Blob::new(BlobKind::Facts, vec![1; 100_000]);
     recorder.decided(Answer::Permit, Vec::new(), "v1".to_owned(), digest, facts);

@@ -13,6 +13,7 @@ use std::io;
 use std::os::fd::{AsRawFd as _, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 pub(crate) use image::{Image, Kept, random};
@@ -113,6 +114,8 @@ struct Record {
     failures: HashMap<Part, u64>,
     /// What descriptors that are not SQLite's have heard.
     heard: HashMap<RawFd, u64>,
+    /// The next sync says that it began, and waits.
+    stalls: Option<(SyncSender<()>, Receiver<()>)>,
 }
 
 /// Held while something is written and recorded.
@@ -230,6 +233,11 @@ impl Watched {
 
     /// Nothing is really synced: the power is cut in memory only.
     pub(crate) fn sync(&self) -> Result<(), Code> {
+        let stalls = self.disk.record().stalls.take();
+        if let Some((begun, go_on)) = stalls {
+            begun.send(()).unwrap();
+            go_on.recv().unwrap();
+        }
         // One at a time, so that of two the later one hears what the earlier one lost.
         let _syncing = self.disk.syncing.lock();
         let upto = self.disk.length();
@@ -281,6 +289,13 @@ impl Disk {
     /// From now on the main file reads as something else, or as what it is again.
     pub(crate) fn garble(&self, garbles: bool) {
         self.record().garbles = garbles;
+    }
+
+    /// The next sync tells when it began and goes on when it is told to; others overtake it.
+    pub(crate) fn stall_next_sync(&self) -> (Receiver<()>, SyncSender<()>) {
+        let ((begun, has_begun), (go_on, may_go_on)) = (sync_channel(1), sync_channel(1));
+        self.record().stalls = Some((begun, may_go_on));
+        (has_begun, go_on)
     }
 
     /// Everything goes well again.

@@ -19,7 +19,7 @@ use rusqlite::config::DbConfig;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::batch::Prepared;
-use crate::checkpoints::Folding;
+use crate::checkpoints::{Checkpoints, Folding};
 use crate::error::JournalError;
 use crate::log;
 use crate::schema;
@@ -33,43 +33,75 @@ const FIRST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(5);
 
 /// Starts the one who tries again while nobody appends. It ends with the journal.
-pub(crate) fn start(shared: &Arc<Shared>, queue: mpsc::WeakSender<Request>) -> std::io::Result<()> {
+pub(crate) fn start(
+    shared: &Arc<Shared>,
+    checkpoints: &Arc<Checkpoints>,
+    queue: mpsc::WeakSender<Request>,
+) -> std::io::Result<()> {
     let (wake, woken): (SyncSender<()>, Receiver<()>) = sync_channel(1);
     shared.mended_by(wake);
-    let shared = Arc::downgrade(shared);
+    let mender = Mender {
+        shared: Arc::downgrade(shared),
+        checkpoints: Arc::downgrade(checkpoints),
+        queue,
+    };
     std::thread::Builder::new()
         .name("palyra-mender".to_owned())
-        .spawn(move || while woken.recv().is_ok() && try_until(&shared, &queue, &woken) {})
+        .spawn(move || while woken.recv().is_ok() && mender.try_until(&woken) {})
         .map(drop)
 }
 
-/// Tries until the journal takes entries; `false` once there is none.
-fn try_until(
-    shared: &Weak<Shared>,
-    queue: &mpsc::WeakSender<Request>,
-    woken: &Receiver<()>,
-) -> bool {
-    let mut pause = FIRST;
-    loop {
-        let until = std::time::Instant::now() + pause;
-        // Whoever fails meanwhile wakes in vain: tries are this far apart.
+/// Knows the journal without keeping it open.
+struct Mender {
+    shared: Weak<Shared>,
+    checkpoints: Weak<Checkpoints>,
+    queue: mpsc::WeakSender<Request>,
+}
+
+impl Mender {
+    /// Tries until the journal takes entries and its log has nothing that was erased; `false` once
+    /// there is none.
+    fn try_until(&self, woken: &Receiver<()>) -> bool {
+        let mut pause = FIRST;
         loop {
-            let left = until.saturating_duration_since(std::time::Instant::now());
-            match woken.recv_timeout(left) {
-                Ok(()) => {}
-                Err(RecvTimeoutError::Timeout) => break,
-                Err(RecvTimeoutError::Disconnected) => return false,
+            let until = std::time::Instant::now() + pause;
+            // Whoever fails meanwhile wakes in vain: tries are this far apart.
+            loop {
+                let left = until.saturating_duration_since(std::time::Instant::now());
+                match woken.recv_timeout(left) {
+                    Ok(()) => {}
+                    Err(RecvTimeoutError::Timeout) => break,
+                    Err(RecvTimeoutError::Disconnected) => return false,
+                }
             }
+            match self.try_once() {
+                Some(false) => {}
+                Some(true) => return true,
+                None => return false,
+            }
+            pause = LONGEST.min(pause * 2);
         }
-        match shared.upgrade() {
-            Some(shared) if shared.is_writable() => return true,
-            Some(_) => {}
-            None => return false,
+    }
+
+    /// Whether all is well; `None` when there is no journal.
+    fn try_once(&self) -> Option<bool> {
+        let (shared, checkpoints) = (self.shared.upgrade()?, self.checkpoints.upgrade()?);
+        if !shared.is_writable() {
+            // The writer must be able to end meanwhile.
+            drop((shared, checkpoints));
+            return probe(&self.queue).then_some(false);
         }
-        if !probe(queue) {
-            return false;
+        if checkpoints.log_is_clean() {
+            return Some(true);
         }
-        pause = LONGEST.min(pause * 2);
+        if shared.still_synced().is_err() {
+            return Some(false);
+        }
+        let cleared = checkpoints.clear_log_once();
+        Some(cleared.unwrap_or_else(|error| {
+            shared.failed(&error);
+            false
+        }))
     }
 }
 

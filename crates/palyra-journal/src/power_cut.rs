@@ -65,6 +65,7 @@ fn append(call: &Stream, revision: u64, what: &str, output: Blob) -> Append {
     };
     let started = Entry::DaemonStarted {
         version: what.to_owned(),
+        blob_key: None,
     };
     let to = |stream: &Stream, expected, entries| StreamAppend {
         stream: stream.clone(),
@@ -167,7 +168,7 @@ async fn check(files: &BTreeMap<Part, Vec<u8>>, told: &[&Told], why: &str) {
     let mut words: BTreeMap<&str, usize> = BTreeMap::new();
     for recorded in &entries {
         *counts.entry(&recorded.stream).or_default() += 1;
-        let word = if let Entry::DaemonStarted { version } = &recorded.entry {
+        let word = if let Entry::DaemonStarted { version, .. } = &recorded.entry {
             version
         } else if let Entry::Finished { report, .. } = &recorded.entry {
             &report.executor

@@ -11,6 +11,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use crate::cache::Generations;
 use crate::error::JournalError;
+use crate::once;
 use crate::queries;
 
 /// How many bytes of rows each generation of each projection remembers.
@@ -106,6 +107,10 @@ impl Projections {
         connection: &Connection,
         mending: &Mending,
     ) -> Result<(), JournalError> {
+        let answers = mending.rows.iter().filter(|mend| mend.name == once::NAME);
+        for answer in answers {
+            once::put_right(connection, answer)?;
+        }
         for slot in &mut self.slots {
             let own = mending
                 .rows

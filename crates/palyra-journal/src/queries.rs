@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{
-    Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
+    Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
 };
 use std::time::{Duration, Instant};
 
 use palyra_core::Timestamp;
 use palyra_core::entry::{Recorded, Row};
-use rusqlite::{Connection, OptionalExtension as _, ToSql, params};
+use rusqlite::{Connection, InterruptHandle, OptionalExtension as _, ToSql, params};
 
 use crate::body;
 use crate::error::JournalError;
@@ -52,6 +52,21 @@ pub(crate) struct Readers {
     idle: Mutex<Vec<Connection>>,
     /// Held by whoever reads; taken by whoever has to close all connections for a moment.
     gate: RwLock<()>,
+    /// Those who read for long and can begin anew.
+    patient: Mutex<Vec<Arc<InterruptHandle>>>,
+}
+
+/// Somebody reads for long, and gives way when asked to.
+pub(crate) struct Patient<'a> {
+    readers: &'a Readers,
+    handle: Arc<InterruptHandle>,
+}
+
+impl Drop for Patient<'_> {
+    fn drop(&mut self) {
+        let mut patient = self.readers.patient();
+        patient.retain(|other| !Arc::ptr_eq(other, &self.handle));
+    }
 }
 
 impl Readers {
@@ -60,6 +75,7 @@ impl Readers {
             path,
             idle: Mutex::new(Vec::new()),
             gate: RwLock::new(()),
+            patient: Mutex::default(),
         }
     }
 
@@ -73,6 +89,7 @@ impl Readers {
     pub(crate) fn pause(&self) -> Option<RwLockWriteGuard<'_, ()>> {
         let until = Instant::now() + PATIENCE;
         loop {
+            self.give_way();
             let alone = match self.gate.try_write() {
                 Ok(alone) => alone,
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -91,6 +108,23 @@ impl Readers {
     /// it gives is held, and the connection must be closed before.
     pub(crate) fn count_me(&self) -> RwLockReadGuard<'_, ()> {
         self.gate.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What reads with this connection is interrupted whenever somebody else cannot go on because
+    /// of it, for as long as what this gives is held.
+    pub(crate) fn patient_with(&self, connection: &Connection) -> Patient<'_> {
+        let handle = Arc::new(connection.get_interrupt_handle());
+        self.patient().push(Arc::clone(&handle));
+        Patient {
+            readers: self,
+            handle,
+        }
+    }
+
+    /// Interrupts those who said that they give way. One that is about to begin does not hear it,
+    /// so whoever waits asks again.
+    pub(crate) fn give_way(&self) {
+        self.patient().iter().for_each(|handle| handle.interrupt());
     }
 
     /// Lends a connection.
@@ -116,6 +150,10 @@ impl Readers {
     /// Closes the idle ones.
     pub(crate) fn close(&self) {
         self.idle().clear();
+    }
+
+    fn patient(&self) -> MutexGuard<'_, Vec<Arc<InterruptHandle>>> {
+        self.patient.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {

@@ -12,6 +12,7 @@ use rusqlite::Connection;
 
 use crate::batch::{Expected, StreamAppend};
 use crate::error::JournalError;
+use crate::once;
 use crate::projections::{Mend, Mending, Projections};
 use crate::queries;
 use crate::schema;
@@ -134,6 +135,11 @@ impl JournalStore {
             }
             found.push(rebuilt);
         }
+        let (answers, rows) = answers(&live)?;
+        found.push(answers);
+        if !rows.is_empty() {
+            mend(Mending { since, rows })?;
+        }
         Ok((since, found))
     }
 
@@ -144,6 +150,23 @@ impl JournalStore {
         .await
         .map(drop)
     }
+}
+
+/// The answers to appends that happen once, which are made of entries as well.
+fn answers(live: &Connection) -> Result<(Rebuilt, Vec<Mend>), JournalError> {
+    let (rows, differing) = once::differing(live)?;
+    let count = |fits: fn(&once::Differs) -> bool| {
+        differing.iter().filter(|differs| fits(differs)).count() as u64
+    };
+    let rebuilt = Rebuilt {
+        name: once::NAME,
+        rows,
+        wrong: count(|it| it.is_kept && it.mend.row.is_some()),
+        missing: count(|it| !it.is_kept),
+        unknown: count(|it| it.mend.row.is_none()),
+    };
+    let mends = differing.into_iter().map(|differs| differs.mend);
+    Ok((rebuilt, mends.collect()))
 }
 
 /// The rows of a projection in both databases, key by key.

@@ -1,7 +1,7 @@
 //! Tests of a disk that refuses for a while: nothing is told to be durable that is not, reading goes
 //! on, and once the cause is gone the journal takes entries again by itself.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -144,7 +144,7 @@ async fn an_admission_that_was_not_synced_never_was_and_the_call_can_be_closed()
     journal.append(append).await.unwrap();
     let call = CallId::mint(Timestamp::from_millis(0));
     let digest = DigestKey::from_bytes([1; 32]).call_digest(&[]);
-    let plan = DigestKey::from_bytes([1; 32]).plan_seal(&PlanDigest(Digest::of(b"plan")));
+    let plan = DigestKey::from_bytes([1; 32]).plan_seal(&call, &PlanDigest(Digest::of(b"plan")));
     let mut recorder = CallRecorder::new(journal.clone(), call.clone(), Arc::new(SystemClock));
     let facts = Blob::new(BlobKind::Facts, vec![1; 100]);
     recorder.decided(Answer::Permit, Vec::new(), "v1".to_owned(), digest, facts);
@@ -268,6 +268,81 @@ fn another_process() {
         .unwrap();
     println!("reads {count}");
     std::io::stdin().read_line(&mut String::new()).unwrap();
+}
+
+/// A group that wrote nothing is synced before the one it follows, and that one is acknowledged
+/// later. When the log is cut after a failed sync, it stays.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn what_was_acknowledged_after_it_was_overtaken_is_not_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    let watch = Watch::begin(folder.path());
+    let journal = open(&folder);
+    let append = |stream: &Stream, expected| {
+        let (journal, batch) = (journal.clone(), batch(stream, expected, 8));
+        tokio::spawn(async move { journal.append(batch).await })
+    };
+    append(&Stream::Daemon, Expected::NoStream)
+        .await
+        .unwrap()
+        .unwrap();
+    let (has_begun, go_on) = watch.stall_next_sync();
+    let slow = append(&Stream::Agents, Expected::NoStream);
+    tokio::task::spawn_blocking(move || has_begun.recv().unwrap())
+        .await
+        .unwrap();
+    let nothing = append(&Stream::Daemon, Expected::NoStream).await.unwrap();
+    assert!(matches!(nothing, Err(JournalError::Conflict { .. })));
+    assert!(!slow.is_finished(), "control: it was overtaken");
+    go_on.send(()).unwrap();
+    assert_eq!(slow.await.unwrap().unwrap().last_seq, 2);
+    watch.fail(Fault {
+        times: 1,
+        ..always(On::Sync, Part::Log, 0, Code::Eio)
+    });
+    let lost = append(&Stream::Policy, Expected::NoStream).await.unwrap();
+    assert!(matches!(lost, Err(JournalError::Unsynced(_))), "{lost:?}");
+    until_writable(&journal).await;
+    assert_eq!(journal.head(), 2);
+    assert_eq!(journal.read_stream(&Stream::Agents).unwrap().len(), 1);
+    assert!(journal.read_stream(&Stream::Policy).unwrap().is_empty());
+    let again = append(&Stream::Policy, Expected::NoStream).await.unwrap();
+    assert_eq!(again.unwrap().last_seq, 3);
+    verified(&folder, &journal);
+}
+
+/// Somebody takes an export and stops reading: the journal is mended all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_export_that_nobody_reads_holds_up_no_mending() {
+    let folder = tempfile::tempdir().unwrap();
+    let watch = Watch::begin(folder.path());
+    let journal = open(&folder);
+    let append = || batch(&Stream::Daemon, Expected::Any, 8);
+    journal.append(append()).await.unwrap();
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    // More than the pipe takes, so that it stalls.
+    for _ in 0..300 {
+        let many = crate::StreamAppend {
+            stream: call(),
+            expected: Expected::NoStream,
+            entries: vec![palyra_core::entry::Entry::Interrupted; 5],
+        };
+        journal.append(many.into()).await.unwrap();
+    }
+    let exporting = journal.clone();
+    let mut writer = writer;
+    let export = tokio::task::spawn_blocking(move || exporting.export(0, &mut writer).unwrap());
+    reader.read_exact(&mut [0]).unwrap();
+    watch.fail(Fault {
+        times: 1,
+        ..always(On::Sync, Part::Log, 0, Code::Eio)
+    });
+    journal.append(append()).await.unwrap_err();
+    until_writable(&journal).await;
+    assert!(!export.is_finished(), "control: it stalls");
+    let rest =
+        tokio::task::spawn_blocking(move || std::io::copy(&mut reader, &mut std::io::sink()));
+    assert_eq!(export.await.unwrap(), 1_501);
+    rest.await.unwrap().unwrap();
 }
 
 /// What a daemon before this one could not sync is written anew before anything follows it.

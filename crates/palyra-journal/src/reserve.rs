@@ -176,6 +176,7 @@ const fn is_no_beginning(entry: &Entry) -> bool {
         | Entry::PolicyWithdrawn { .. }
         | Entry::Flooded { .. }
         | Entry::DaemonStarted { .. }
+        | Entry::AppendedOnce { .. }
         | Entry::KeyRotated { .. }
         | Entry::BlobErased { .. } => true,
         Entry::ApprovalRequested { .. }

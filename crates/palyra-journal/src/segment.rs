@@ -17,7 +17,7 @@ use rusqlite::Connection;
 use crate::error::JournalError;
 use crate::nodes;
 use crate::proof::{Checkpoint, Frontier, Hash, Note, VerifierKey};
-use crate::queries::{self, to_sql};
+use crate::queries::{self, Readers, to_sql};
 use crate::sealing;
 
 const FORMAT: &str = "palyra.segment.v1";
@@ -85,61 +85,120 @@ fn spelled(line: &impl serde::Serialize) -> Option<Vec<u8>> {
         .map(|value| canonical_bytes(&value))
 }
 
+/// How much of an export is read at a time.
+const PAGE: usize = 256 << 10;
+
 /// Writes the entries after this place up to the last checkpoint within `head`, and every
 /// checkpoint from `after` on; gives the place of the last entry.
+///
+/// It is read page by page, each with a connection that is given back before anything is written:
+/// whoever takes an export and stops reading holds up nobody who mends or erases. Pages fit
+/// together all the same, because what is durable up to `head` never changes.
 pub(crate) fn export(
-    connection: &Connection,
+    readers: &Readers,
     after: u64,
     head: u64,
     out: &mut dyn Write,
 ) -> Result<u64, ExportFailed> {
-    let before = nodes::frontier(connection, after)?;
-    let header = HeaderLine {
+    let header = readers.with(|reader| {
+        Ok(HeaderLine {
+            after,
+            format: FORMAT.to_owned(),
+            key: sealing::signer_after(reader, after)?.to_string(),
+            peaks: nodes::frontier(reader, after)?.peaks().to_vec(),
+        })
+    })?;
+    out.write_all(&line_of(&header)?)?;
+    let mut pages = Pages {
+        sealed: after.checked_sub(1),
         after,
-        format: FORMAT.to_owned(),
-        key: sealing::signer_after(connection, after)?.to_string(),
-        peaks: before.peaks().to_vec(),
+        written: after,
+        head,
     };
-    write_line(out, &header)?;
-    let mut checkpoints = connection.prepare(
-        "SELECT size, note, leaves FROM checkpoints WHERE size >= ?1 AND size <= ?2 ORDER BY size",
-    )?;
-    let mut entries = connection.prepare(
-        "SELECT seq, stream, revision, kind, at, body FROM entries
-         WHERE seq > ?1 AND seq <= ?2 ORDER BY seq",
-    )?;
-    let mut checkpoints = checkpoints.query([to_sql(after), to_sql(head)])?;
-    let (mut done, mut line) = (after, Vec::new());
-    while let Some(row) = checkpoints.next()? {
-        let size: i64 = row.get(0)?;
-        let size = u64::try_from(size)
-            .map_err(|_| JournalError::corrupt("a checkpoint's size is negative"))?;
-        let mut group = entries.query([to_sql(done), to_sql(size)])?;
-        while let Some(row) = group.next()? {
-            queries::entry_record(row)?.spell(&mut line);
-            line.push(b'\n');
-            out.write_all(&line)?;
-        }
-        let packed = row.get_ref(2)?.as_blob().map_err(rusqlite::Error::from)?;
-        let (leaves, _) = packed.as_chunks::<32>();
-        // Of the group in whose middle the segment begins, only the end is here.
-        let here = usize::try_from(size - done).unwrap_or(usize::MAX);
-        let leaves = leaves.iter().skip(leaves.len().saturating_sub(here));
-        let checkpoint = CheckpointLine {
-            checkpoint: row.get(1)?,
-            leaves: leaves.copied().map(Hash::from_bytes).collect(),
-        };
-        write_line(out, &checkpoint)?;
-        done = size;
+    while let Some(page) = readers.with(|reader| pages.next(reader))? {
+        out.write_all(&page)?;
     }
-    Ok(done)
+    Ok(pages.written)
 }
 
-fn write_line(out: &mut dyn Write, line: &impl serde::Serialize) -> io::Result<()> {
-    let value = serde_json::to_value(line).map_err(io::Error::other)?;
+/// How far an export is.
+struct Pages {
+    /// Only larger checkpoints are left to write; `None` is before all.
+    sealed: Option<u64>,
+    /// Where the group begins whose entries are being written.
+    after: u64,
+    /// The last entry that was written.
+    written: u64,
+    head: u64,
+}
+
+impl Pages {
+    /// The next lines; `None` at the end. A group may be longer than a page.
+    fn next(&mut self, connection: &Connection) -> Result<Option<Vec<u8>>, JournalError> {
+        let mut page = Vec::new();
+        let mut checkpoints = connection.prepare_cached(
+            "SELECT size, note, leaves FROM checkpoints
+             WHERE size > ?1 AND size <= ?2 ORDER BY size",
+        )?;
+        let above = self.sealed.map_or(-1, to_sql);
+        let mut checkpoints = checkpoints.query([above, to_sql(self.head)])?;
+        while page.len() < PAGE
+            && let Some(row) = checkpoints.next()?
+        {
+            let size: i64 = row.get(0)?;
+            let size = u64::try_from(size)
+                .map_err(|_| JournalError::corrupt("a checkpoint's size is negative"))?;
+            if !self.entries(connection, size, &mut page)? {
+                break;
+            }
+            let packed = row.get_ref(2)?.as_blob().map_err(rusqlite::Error::from)?;
+            let (leaves, _) = packed.as_chunks::<32>();
+            // Of the group in whose middle the segment begins, only the end is here.
+            let here = usize::try_from(size - self.after).unwrap_or(usize::MAX);
+            let leaves = leaves.iter().skip(leaves.len().saturating_sub(here));
+            let checkpoint = CheckpointLine {
+                checkpoint: row.get(1)?,
+                leaves: leaves.copied().map(Hash::from_bytes).collect(),
+            };
+            page.extend(line_of(&checkpoint)?);
+            (self.sealed, self.after, self.written) = (Some(size), size, size);
+        }
+        Ok((!page.is_empty()).then_some(page))
+    }
+
+    /// Entries up to this one; `false` when the page is full before.
+    fn entries(
+        &mut self,
+        connection: &Connection,
+        last: u64,
+        page: &mut Vec<u8>,
+    ) -> Result<bool, JournalError> {
+        let mut entries = connection.prepare_cached(
+            "SELECT seq, stream, revision, kind, at, body FROM entries
+             WHERE seq > ?1 AND seq <= ?2 ORDER BY seq",
+        )?;
+        let mut group = entries.query([to_sql(self.written), to_sql(last)])?;
+        let mut line = Vec::new();
+        while let Some(row) = group.next()? {
+            if page.len() >= PAGE {
+                return Ok(false);
+            }
+            let record = queries::entry_record(row)?;
+            self.written = record.seq;
+            record.spell(&mut line);
+            page.extend_from_slice(&line);
+            page.push(b'\n');
+        }
+        Ok(true)
+    }
+}
+
+fn line_of(line: &impl serde::Serialize) -> Result<Vec<u8>, JournalError> {
+    let value =
+        serde_json::to_value(line).map_err(|error| JournalError::corrupt(error.to_string()))?;
     let mut bytes = canonical_bytes(&value);
     bytes.push(b'\n');
-    out.write_all(&bytes)
+    Ok(bytes)
 }
 
 /// Why an export ended early.
@@ -151,10 +210,4 @@ pub enum ExportFailed {
     /// What was read could not be passed on.
     #[error("the export could not be written: {0}")]
     Write(#[from] io::Error),
-}
-
-impl From<rusqlite::Error> for ExportFailed {
-    fn from(error: rusqlite::Error) -> Self {
-        Self::Journal(error.into())
-    }
 }

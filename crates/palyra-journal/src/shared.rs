@@ -194,6 +194,11 @@ impl Shared {
         }
         *state = JournalState::because(error);
         drop(state);
+        self.wake_mender();
+    }
+
+    /// There is something to be mended, or to be cut off the log.
+    pub(crate) fn wake_mender(&self) {
         if let Some(mender) = self.mender.get() {
             // Full: it is awake already.
             let _woken = mender.try_send(());

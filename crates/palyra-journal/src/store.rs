@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use palyra_core::entry::{Entry, Fold, Recorded, Row, Stream};
-use palyra_core::{Blob, CallId, Clock, Commitment, Timestamp};
+use palyra_core::{Blob, CallId, Clock, Commitment, Digest, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::attestation::{AttestationFile, ProvenEntry};
@@ -24,7 +24,7 @@ use crate::segment::{self, ExportFailed};
 use crate::shared::{JournalState, Mark, Shared};
 use crate::unattested::Unattested;
 use crate::writer::{self, Request, Writer};
-use crate::{mending, nodes};
+use crate::{backup, mending, nodes};
 
 /// How many appends may wait; beyond that, appenders wait to be let in.
 const QUEUE: usize = 1_024;
@@ -101,6 +101,7 @@ impl JournalStore {
         folds.push(Arc::new(Unattested));
         let mut projections = Projections::new(folds.clone())?;
         let mut connection = schema::open_writer(&path)?;
+        backup::remove_copies(&path);
         projections.reconcile(&mut connection)?;
         let blob_key = keys.blobs();
         let mut opened = Sealer::open(&mut connection, keys)?;
@@ -122,6 +123,7 @@ impl JournalStore {
         )?;
         let checkpoints = writer.checkpoints();
         // An erasure that the end of a daemon cut short: the log may still hold what it erased.
+        checkpoints.is_unclean();
         checkpoints.clear_log_once()?;
         let opened = path.clone();
         let log = move || schema::open_log(&opened);
@@ -133,7 +135,10 @@ impl JournalStore {
         };
         shared.sync(&log().map_err(cannot)?, first)?;
         let (queue, requests) = mpsc::channel(QUEUE);
-        mending::start(&shared, queue.downgrade()).map_err(cannot)?;
+        mending::start(&shared, &checkpoints, queue.downgrade()).map_err(cannot)?;
+        if !checkpoints.log_is_clean() {
+            shared.wake_mender();
+        }
         let threads = writer::start(writer, requests, log).map_err(cannot)?;
         Ok(Self {
             inner: Arc::new(Inner {
@@ -311,12 +316,7 @@ impl JournalStore {
         if after > head {
             return Err(JournalError::NoSuchPlace { place: after, head }.into());
         }
-        let mut written = Ok(0);
-        self.inner.readers.with(|reader| {
-            written = segment::export(reader, after, head, out);
-            Ok(())
-        })?;
-        written
+        segment::export(&self.inner.readers, after, head, out)
     }
 
     /// A call's attestation as a file that proves itself; `None` for a call that was not executed, or
@@ -401,12 +401,21 @@ impl JournalStore {
             .with(|reader| blobs::read(reader, key, commitment))
     }
 
+    /// The key of an append as it is recorded.
+    pub(crate) fn recorded_key(&self, key: &str) -> Digest {
+        self.inner.blob_key.once(key)
+    }
+
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.inner.shared
     }
 
     pub(crate) fn readers(&self) -> &Readers {
         &self.inner.readers
+    }
+
+    pub(crate) fn shared_readers(&self) -> Arc<Readers> {
+        Arc::clone(&self.inner.readers)
     }
 
     pub(crate) fn checkpoints(&self) -> Arc<Checkpoints> {
@@ -522,6 +531,10 @@ impl Drop for Inner {
         for thread in self.threads.drain(..) {
             // It panicked if this fails, and said so.
             let _ended = thread.join();
+        }
+        // Whoever else has the file open keeps SQLite from removing the log.
+        if !self.checkpoints.log_is_clean() && self.shared.still_synced().is_ok() {
+            let _next_start = self.checkpoints.clear_log_once();
         }
     }
 }

@@ -51,6 +51,7 @@ const fn matters(entry: &Entry) -> bool {
         | Entry::PolicyWithdrawn { .. }
         | Entry::Flooded { .. }
         | Entry::DaemonStarted { .. }
+        | Entry::AppendedOnce { .. }
         | Entry::BlobErased { .. }
         | Entry::ProjectionMended { .. }
         | Entry::KeyRotated { .. } => false,

@@ -13,16 +13,20 @@
 //! What verification cannot show is that the daemon told the truth when it wrote.
 
 mod database;
+mod eras;
+mod files;
 mod segment;
 mod walk;
 
-use std::fs::File;
 use std::io::{self, BufReader, Read as _, Seek as _};
 use std::path::Path;
 use std::sync::Arc;
 
+pub use files::{open_regular, read_bounded};
+
 use crate::blobs::BlobKey;
 use crate::proof::{Checkpoint, NotACheckpoint, Note, VerifierKey};
+use crate::schema;
 
 /// How a database file begins.
 const SQLITE: &[u8; 16] = b"SQLite format 3\0";
@@ -171,6 +175,9 @@ pub struct Report {
     pub blobs_erased: Option<u64>,
     /// Blobs that were not looked into, because their key was not given.
     pub blobs_unopened: Option<u64>,
+    /// Blobs that cannot be looked into, because another key sealed them than was given, as entries
+    /// say. That is no fault of the log: what entries commit to is proven all the same.
+    pub blobs_of_another_key: Option<u64>,
     /// Everything that is wrong, up to a hundred.
     pub faults: Vec<Fault>,
     /// How much is wrong.
@@ -221,12 +228,22 @@ impl Report {
 /// # Errors
 /// The file cannot be read.
 pub fn verify(path: &Path, trust: &Trust) -> io::Result<Report> {
-    let mut file = File::open(path)?;
+    let mut file = open_regular(path)?;
     let mut magic = Vec::new();
     file.by_ref()
         .take(SQLITE.len() as u64)
         .read_to_end(&mut magic)?;
     if magic == SQLITE {
+        // What lies beside it is opened as well.
+        for beside in [schema::beside(path, "-wal"), schema::beside(path, "-shm")] {
+            match open_regular(&beside) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    let why = format!("`{}`: {error}", beside.display());
+                    return Err(io::Error::new(error.kind(), why));
+                }
+                Ok(_) | Err(_) => {}
+            }
+        }
         return database::verify(path, trust);
     }
     file.rewind()?;

@@ -262,6 +262,8 @@ impl Writer {
         }
         if outcome.is_ok() && group.erased {
             self.checkpoints.is_unclean();
+            // Whoever asked may be gone, and there may be no append for long.
+            self.shared.wake_mender();
         }
         match &outcome {
             Ok(()) if self.reserve.is_released() => self.shared.failed(&JournalError::full()),

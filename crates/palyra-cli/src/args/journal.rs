@@ -88,7 +88,7 @@ pub struct Restore {
     /// The backup
     #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub file: PathBuf,
-    /// Also if what was recorded after the backup is then lost
+    /// Also if the journal in place has more, is another history, or cannot be read: it is lost then
     #[arg(long)]
     pub accept_older: bool,
     /// A checkpoint that was kept elsewhere: nothing up to it may be missing

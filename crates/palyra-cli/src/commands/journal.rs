@@ -297,7 +297,11 @@ fn words(entry: &Entry) -> String {
         } => {
             format!("{refused} calls of {principal} turned away: {limit}")
         }
-        Entry::DaemonStarted { version } => format!("version {version}"),
+        Entry::AppendedOnce { streams, .. } => {
+            let names: Vec<&str> = streams.iter().map(|to| to.stream.as_str()).collect();
+            format!("once: {}", names.join(", "))
+        }
+        Entry::DaemonStarted { version, .. } => format!("version {version}"),
         Entry::ProjectionMended {
             name,
             wrong,

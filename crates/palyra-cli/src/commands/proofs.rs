@@ -8,7 +8,9 @@ use palyra_api::Client;
 use palyra_api::wire::{JournalHead, OutputStream};
 use palyra_journal::BlobKey;
 use palyra_journal::proof::{Checkpoint, Hash, Note, VerifierKey, verify_consistency};
-use palyra_journal::verify::{Completeness, Report, Trust, Verdict, verify as verify_file};
+use palyra_journal::verify::{
+    Completeness, Report, Trust, Verdict, read_bounded, verify as verify_file,
+};
 use serde_json::json;
 
 use crate::args::Verify;
@@ -20,6 +22,9 @@ use crate::safe;
 use crate::session::{Session, in_time};
 use crate::table::{Cell, Facts};
 use crate::witness::{Seen, Witness};
+
+/// The most that a key, or a checkpoint, may have.
+const MOST_TEXT: u64 = 64 << 10;
 
 /// `palyra journal verify`.
 pub(super) fn verify(args: &Verify, session: &Session) -> Result<Exit, Failure> {
@@ -35,24 +40,30 @@ pub(super) fn verify(args: &Verify, session: &Session) -> Result<Exit, Failure> 
         .iter()
         .fold(given.clone(), |trust, seen| seen.add_to(trust));
     let mut report = look(&file, &trust)?;
-    // Seen under another path: it says who signs, and is not what is remembered of this one.
-    let mut known = None;
+    let mut seen = seen.into_iter().next();
+    let mut elsewhere = false;
+    // Seen under another path. Of copies that went different ways, it has to continue one.
     if seen.is_none()
-        && let (Some(origin), Some(witness)) = (&report.origin, &witness)
-        && let Some(elsewhere) = witness.of_origin(origin)?
+        && let (Some(origin), Some(witness)) = (report.origin.clone(), &witness)
     {
-        report = look(&file, &elsewhere.add_to(given))?;
-        known = Some(elsewhere);
+        for known in witness.of_origin(&origin)? {
+            let compared = look(&file, &known.add_to(given.clone()))?;
+            let fits = compared.verdict() == Verdict::Verified;
+            if fits || !elsewhere {
+                (report, seen, elsewhere) = (compared, Some(known), true);
+            }
+            if fits {
+                break;
+            }
+        }
     }
     let output = &session.output;
     let verdict = report.verdict();
     output.answer(&json!({"verdict": verdict, "report": &report}), |_| {
         render(&file, &report)
     })?;
-    warn_of_keys(&report, seen.as_ref().or(known.as_ref()), output);
-    let believed = known.is_none() || verdict == Verdict::Verified;
-    if believed
-        && file == session.home.journal()
+    warn_of_keys(&report, seen.as_ref(), output);
+    if file == session.home.journal()
         && let Some(witness) = &witness
     {
         remember(&report, seen, session, witness)?;
@@ -79,11 +90,11 @@ pub(super) fn cannot_read(file: &Path, error: &std::io::Error) -> Failure {
 }
 
 /// What was seen of the journal that lies in this file's folder.
-fn seen_of(file: &Path, witness: Option<&Witness>) -> Result<Option<Seen>, Failure> {
+fn seen_of(file: &Path, witness: Option<&Witness>) -> Result<Vec<Seen>, Failure> {
     let is_journal = file.file_name().is_some_and(|name| name == "journal.db");
     match (witness, file.parent()) {
         (Some(witness), Some(folder)) if is_journal => witness.of_folder(folder),
-        (Some(_) | None, Some(_) | None) => Ok(None),
+        (Some(_) | None, Some(_) | None) => Ok(Vec::new()),
     }
 }
 
@@ -93,7 +104,7 @@ pub(super) fn given_trust(args: &Verify) -> Result<Trust, Failure> {
         trust = trust.key(key_of(key)?);
     }
     if let Some(path) = &args.against {
-        let text = std::fs::read_to_string(path).map_err(|error| cannot_read(path, &error))?;
+        let text = read_text(path).map_err(|error| cannot_read(path, &error))?;
         let pinned = text
             .parse::<Note>()
             .map_err(Into::into)
@@ -110,7 +121,7 @@ pub(super) fn given_trust(args: &Verify) -> Result<Trust, Failure> {
 pub(super) fn opening(trust: Trust, named: Option<&Path>, file: &Path) -> Result<Trust, Failure> {
     let beside = file.with_file_name("blobs.key");
     let path = named.unwrap_or(&beside);
-    let bytes = match std::fs::read(path) {
+    let bytes = match read_bounded(path, MOST_TEXT) {
         Ok(bytes) => bytes,
         // Then only that contents are there is seen, and the answer says so.
         Err(_) if named.is_none() => return Ok(trust),
@@ -118,6 +129,8 @@ pub(super) fn opening(trust: Trust, named: Option<&Path>, file: &Path) -> Result
     };
     match <[u8; 32]>::try_from(bytes) {
         Ok(bytes) => Ok(trust.opening(BlobKey::from_bytes(&bytes))),
+        // What lies beside a journal may be anything, and the log is judged without it.
+        Err(_) if named.is_none() => Ok(trust),
         Err(_) => Err(Failure::usage(
             format!("`{}` does not hold a key", path.display()),
             "name the file `blobs.key` of the journal's home",
@@ -127,9 +140,10 @@ pub(super) fn opening(trust: Trust, named: Option<&Path>, file: &Path) -> Result
 
 /// A key, or a file with one.
 pub(super) fn key_of(given: &str) -> Result<VerifierKey, Failure> {
-    let text = match std::fs::read_to_string(given) {
+    let text = match read_text(Path::new(given)) {
         Ok(text) => text,
-        Err(_) => given.to_owned(),
+        Err(error) if is_no_file(&error) => given.to_owned(),
+        Err(error) => return Err(cannot_read(Path::new(given), &error)),
     };
     text.trim().parse().map_err(|error| {
         Failure::usage(
@@ -137,6 +151,18 @@ pub(super) fn key_of(given: &str) -> Result<VerifierKey, Failure> {
             "`palyra journal checkpoint --json` shows the key of your daemon",
         )
     })
+}
+
+/// A key or a checkpoint that somebody kept.
+fn read_text(path: &Path) -> std::io::Result<String> {
+    let bytes = read_bounded(path, MOST_TEXT)?;
+    String::from_utf8(bytes).map_err(|_| std::io::Error::other("it is no text"))
+}
+
+/// Whether a path leads nowhere, as a key's text does.
+fn is_no_file(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{InvalidFilename, NotADirectory, NotFound};
+    matches!(error.kind(), NotFound | NotADirectory | InvalidFilename)
 }
 
 pub(super) fn render(file: &Path, report: &Report) -> String {
@@ -179,6 +205,7 @@ pub(super) fn render(file: &Path, report: &Report) -> String {
         .with("integrity", integrity)
         .lines("faults", faults.chain(more))
         .maybe("contents", contents(report))
+        .maybe("not opened", unopened(report))
         .styled("completeness", completeness, style)
         .with("anchored", anchored)
         .lines("signed by", keys)
@@ -197,6 +224,16 @@ fn contents(report: &Report) -> Option<String> {
         said.push(format!("{unopened} not looked into (give --blob-key)"));
     }
     Some(said.join(", "))
+}
+
+/// Arguments, facts, output and policies that no key at hand opens. The log is none the worse.
+pub(super) fn unopened(report: &Report) -> Option<String> {
+    match report.blobs_of_another_key {
+        None | Some(0) => None,
+        Some(count) => Some(format!(
+            "{count} contents: sealed with another `blobs.key` than this one; proofs hold without it"
+        )),
+    }
 }
 
 fn completeness(found: &Completeness) -> (String, anstyle::Style) {
@@ -266,13 +303,14 @@ fn remember(
         Some(_) if report.verdict() == Verdict::SignerUnknown => Ok(()),
         Some(mut seen) => {
             seen.later(key, checkpoint, note);
-            witness.keep(&seen)
+            witness.keep(session.home.state(), &seen)
         }
         None => {
             session.output.note(
                 "this is the first sight of this journal; from now on it is compared with it",
             );
-            witness.keep(&Seen::first(&session.home, key, checkpoint, note))
+            let first = Seen::first(key, checkpoint, note);
+            witness.keep(session.home.state(), &first)
         }
     }
 }
@@ -328,14 +366,16 @@ pub(super) fn create(path: &Path) -> Result<File, Failure> {
         .write(true)
         .create_new(true)
         .open(path)
-        .map_err(|error| {
-            Failure::new(
-                Meaning::Error,
-                "file_not_written",
-                format!("`{}` cannot be made: {error}", path.display()),
-                "name a file that is not there yet, in a folder that is",
-            )
-        })
+        .map_err(|error| not_made(path, &error))
+}
+
+pub(super) fn not_made(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(
+        Meaning::Error,
+        "file_not_written",
+        format!("`{}` cannot be made: {error}", path.display()),
+        "name a file that is not there yet, in a folder that is",
+    )
 }
 
 /// The daemon's head, after comparing it with what was seen before.
@@ -346,33 +386,65 @@ async fn witnessed(client: &mut Client, session: &Session) -> Result<JournalHead
         );
         return head_since(client, None).await;
     };
-    let seen = witness.of_folder(session.home.state())?;
-    let since = seen.as_ref().and_then(Seen::head).map(|head| head.size);
+    let folder = session.home.state();
+    let mut seen = witness.of_folder(folder)?;
+    let mut head = head_since(client, None).await?;
+    let (key, ..) = signed(&head)?;
+    // Under each name of the home something else may have been seen: all of it counts. Of copies of
+    // this journal under other paths, which may have gone different ways, it has to continue one.
+    let all = !seen.is_empty();
+    if seen.is_empty() {
+        seen = witness.of_origin(key.name())?;
+    }
+    let mut continued = None;
+    let mut refused = None;
+    for known in seen {
+        match continuing(client, &known).await {
+            Ok(answered) => {
+                head = answered;
+                continued.get_or_insert(known);
+            }
+            Err(failure) if all || failure.meaning != Meaning::Faulty => return Err(failure),
+            Err(failure) => drop(refused.get_or_insert(failure)),
+        }
+        if continued.is_some() && !all {
+            break;
+        }
+    }
+    let (key, checkpoint, note) = signed(&head)?;
+    let memory = match (continued, refused) {
+        (Some(known), _) if known.key != key => {
+            // It is remembered by whoever verifies that it was vouched for.
+            session.output.say(&format!(
+                "{WAITING}warning:{WAITING:#} the journal has a new key since it was last seen; \
+                 `palyra journal verify` tells who vouches for it: {}",
+                safe::line(&head.key)
+            ));
+            return Ok(head);
+        }
+        (Some(mut known), _) => {
+            known.later(key, checkpoint, note);
+            known
+        }
+        (None, Some(failure)) => return Err(failure),
+        (None, None) => Seen::first(key, checkpoint, note),
+    };
+    witness.keep(folder, &memory)?;
+    Ok(head)
+}
+
+/// The daemon's head, which is shown to continue what was seen.
+async fn continuing(client: &mut Client, seen: &Seen) -> Result<JournalHead, Failure> {
+    let since = seen.head().map(|head| head.size);
     let head = match head_since(client, since).await {
         Err(failure) if failure.code == "no_such_entry" => return Err(cut(since, &failure)),
         answered => answered?,
     };
-    let (key, checkpoint, note) = signed(&head)?;
-    match seen {
-        None => witness.keep(&Seen::first(&session.home, key, checkpoint, note))?,
-        Some(mut seen) => {
-            if let Err(failure) = continues(&seen, &head, &checkpoint) {
-                return Err(where_it_forks(client, &seen, failure).await);
-            }
-            if seen.key != key {
-                // It is remembered by whoever verifies that it was vouched for.
-                session.output.say(&format!(
-                    "{WAITING}warning:{WAITING:#} the journal has a new key since it was last seen; \
-                     `palyra journal verify` tells who vouches for it: {}",
-                    safe::line(&head.key)
-                ));
-                return Ok(head);
-            }
-            seen.later(key, checkpoint, note);
-            witness.keep(&seen)?;
-        }
+    let (_, checkpoint, _) = signed(&head)?;
+    match continues(seen, &head, &checkpoint) {
+        Ok(()) => Ok(head),
+        Err(failure) => Err(where_it_forks(client, seen, failure).await),
     }
-    Ok(head)
 }
 
 async fn head_since(client: &mut Client, since: Option<u64>) -> Result<JournalHead, Failure> {

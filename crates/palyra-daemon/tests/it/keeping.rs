@@ -186,7 +186,7 @@ fn the_digest_that_tells_equal_calls_stays_at_home() {
         let digest = shown.expect_code(0).json()["facts"]["digest"].clone();
         (call, digest.as_str().unwrap().to_owned())
     };
-    let ((call, digest), (_, same)) = (facts(&daemon), facts(&daemon));
+    let ((call, digest), (equal, same)) = (facts(&daemon), facts(&daemon));
     assert_eq!(digest, same, "control: the two are equal");
     // Keyed: elsewhere, the same call has another one.
     let other = Daemon::start();
@@ -212,6 +212,16 @@ fn the_digest_that_tells_equal_calls_stays_at_home() {
     let digests: std::collections::BTreeSet<&String> =
         recorded.iter().map(|(_, digest)| digest).collect();
     assert_eq!((recorded.len(), digests.len()), (2, 2), "{recorded:?}");
+    // Nor does anything else that stands for contents: plans, arguments, output.
+    let hashes = |call: &str| -> std::collections::BTreeSet<&str> {
+        let lines = export.lines().filter(|line| line.contains(call));
+        let words = lines.flat_map(|line| line.split('"'));
+        words.filter(|word| word.starts_with("sha256:")).collect()
+    };
+    let (these, those) = (hashes(&call), hashes(&equal));
+    assert!(these.len() >= 4, "control: {these:?}");
+    let both: Vec<_> = these.intersection(&those).collect();
+    assert!(both.is_empty(), "{both:?}");
 }
 
 fn shell(daemon: &Daemon) -> rusqlite::Connection {
@@ -396,6 +406,137 @@ fn a_backup_is_taken_while_running_and_an_older_one_is_restored_only_knowingly()
     assert_eq!(newest_call(&daemon), call);
     let _ = daemon.palyra(&["exec", "--", "true"]).expect_code(0);
     let _ = daemon.palyra(&["journal", "checkpoint"]).expect_code(0);
+}
+
+/// `blobs.key` is gone, and the daemon made another: contents of before do not open any more, and
+/// nothing else is wrong.
+#[test]
+fn a_lost_blob_key_is_no_fault_of_the_journal() {
+    let mut daemon = Daemon::start();
+    let call = spill(&daemon);
+    let _ = daemon.palyra(&["journal", "checkpoint"]).expect_code(0);
+    daemon.stop();
+    let key = daemon.home().blob_key();
+    let kept = daemon.folder().join("kept.key");
+    std::fs::rename(&key, &kept).unwrap();
+    let missing = daemon.palyra(&["journal", "verify"]).expect_code(0);
+    assert!(missing.stdout.contains("not looked into"), "{missing:?}");
+    daemon.start_again(None);
+    let _ = daemon.palyra(&["exec", "--", "true"]).expect_code(0);
+    let verified = daemon.palyra(&["journal", "verify"]).expect_code(0);
+    assert!(verified.stdout.contains("not opened"), "{verified:?}");
+    let report = daemon
+        .palyra(&["journal", "verify", "--json"])
+        .expect_code(0);
+    let counted = &report.json()["report"];
+    assert_eq!(counted["fault_count"], 0, "{counted}");
+    let unopened = counted["blobs_of_another_key"].as_u64().unwrap();
+    assert!(
+        unopened >= 3 && counted["blobs"].as_u64().unwrap() >= 3,
+        "{counted}"
+    );
+    let folder = daemon.folder().join("backups");
+    std::fs::create_dir(&folder).unwrap();
+    let made = daemon.palyra(&["journal", "backup", folder.to_str().unwrap(), "--json"]);
+    let made = made.expect_code(0).json();
+    assert_eq!(made["contents_of_another_key"], unopened, "{made}");
+    let shown = daemon.palyra(&["calls", "show", &call]).expect_code(0);
+    assert!(!shown.stdout.contains(SECRET), "{shown:?}");
+    daemon.stop();
+    let restored = daemon.palyra(&["journal", "restore", made["file"].as_str().unwrap()]);
+    let restored = restored.expect_code(0);
+    assert!(restored.stdout.contains("not opened"), "{restored:?}");
+    // Whoever still has the old key opens what it sealed, and sees what was changed.
+    let change = "UPDATE blobs SET sealed = zeroblob(length(sealed)) WHERE id = 1";
+    let editor = shell(&daemon);
+    let config = rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER;
+    editor.set_db_config(config, false).unwrap();
+    let old = ["journal", "verify", "--blob-key", kept.to_str().unwrap()];
+    let _ = daemon.palyra(&old).expect_code(0);
+    editor.execute_batch(change).unwrap();
+    drop(editor);
+    let _ = daemon.palyra(&old).expect_code(8);
+}
+
+/// The journal in place is shorter than the backup, and another history; or it is nothing that can
+/// be read. Neither is taken for "nothing is lost".
+#[test]
+fn a_journal_in_place_is_compared_by_its_history_and_not_by_its_length() {
+    let mut daemon = Daemon::start();
+    let _ = daemon.palyra(&["exec", "--", "true"]).expect_code(0);
+    daemon.stop();
+    let journal = daemon.home().journal();
+    let before = std::fs::read(&journal).unwrap();
+    daemon.start_again(None);
+    for _ in 0..4 {
+        let _ = daemon.palyra(&["exec", "--", "true"]).expect_code(0);
+    }
+    let backup = daemon.folder().join("backup.db");
+    let file = backup.to_str().unwrap();
+    let made = daemon.palyra(&["journal", "backup", file, "--json"]);
+    let key = made.expect_code(0).json()["key"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    daemon.stop();
+    let restore = |daemon: &Daemon, witness: &str, more: &[&str]| -> Ran {
+        let mut palyra = daemon.program("palyra");
+        palyra.env("XDG_STATE_HOME", daemon.folder().join(witness));
+        palyra.args(["journal", "restore", file, "--key", &key]);
+        palyra.args(more).output().unwrap().into()
+    };
+    // A beginning of the backup, and the very same, lose nothing.
+    for (number, bytes) in [before.clone(), std::fs::read(file).unwrap()]
+        .iter()
+        .enumerate()
+    {
+        std::fs::write(&journal, bytes).unwrap();
+        let _ = restore(&daemon, &format!("fits {number}"), &[]).expect_code(0);
+    }
+    // It was put back and went another way, which is shorter.
+    std::fs::write(&journal, &before).unwrap();
+    daemon.start_again(None);
+    let _ = daemon.palyra(&["exec", "--", "true"]).expect_code(0);
+    daemon.stop();
+    let forked = restore(&daemon, "forked", &[]).expect_code(8);
+    assert!(forked.stderr.contains("another history"), "{forked:?}");
+    assert!(forked.stderr.contains("would be lost"), "{forked:?}");
+    assert!(forked.stderr.contains("--accept-older"), "{forked:?}");
+    let _ = restore(&daemon, "forked", &["--accept-older"]).expect_code(0);
+    for nonsense in [&b"nonsense"[..], b""] {
+        std::fs::write(&journal, nonsense).unwrap();
+        let unread = restore(&daemon, "unread", &[]).expect_code(8);
+        assert!(unread.stderr.contains("cannot be read"), "{unread:?}");
+        let restored = restore(&daemon, "unread", &["--accept-older"]).expect_code(0);
+        assert!(restored.stderr.contains("warning"), "{restored:?}");
+    }
+    daemon.start_again(None);
+    let _ = daemon.palyra(&["exec", "--", "true"]).expect_code(0);
+}
+
+/// A backup that was killed leaves a name of its own, which the next one removes; nothing else goes.
+#[test]
+fn a_backup_that_was_killed_is_removed_by_the_next() {
+    let daemon = Daemon::start();
+    let folder = daemon.folder().join("backups");
+    std::fs::create_dir(&folder).unwrap();
+    let written = |name: &str, begins: &str| {
+        let path = folder.join(name);
+        std::fs::write(&path, begins).unwrap();
+        path
+    };
+    let left = written("palyra-journal-x.db.partial", "SQLite format 3\0");
+    let in_the_way = written("mine.db.partial", "SQLite format 3\0");
+    let others = written("theirs.db.partial", "SQLite format 3\0");
+    let not_ours = written("palyra-journal-y.db.partial", "a thesis in the making");
+    let running = written("palyra-journal-z.db.partial", "");
+    let locked = std::fs::File::open(&running).unwrap();
+    locked.try_lock().unwrap();
+    let out = folder.join("mine.db");
+    let made = daemon.palyra(&["journal", "backup", out.to_str().unwrap()]);
+    let _ = made.expect_code(0);
+    assert!(out.exists() && !left.exists() && !in_the_way.exists());
+    assert!(others.exists() && not_ours.exists() && running.exists());
 }
 
 fn tail(daemon: &Daemon, more: &[&str]) -> Vec<Value> {

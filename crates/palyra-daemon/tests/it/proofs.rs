@@ -230,6 +230,124 @@ fn a_copied_home_leaves_what_is_known_of_the_original_alone() {
     );
 }
 
+/// `palyra` and `palyrad` on another home of the same person.
+fn in_home(daemon: &Daemon, home: &Path, arguments: &[&str]) -> Ran {
+    let own = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    std::fs::set_permissions(home, own).unwrap();
+    let mut palyrad = daemon.program("palyrad");
+    palyrad.env("PALYRA_HOME", home).args(["--idle-exit", "1s"]);
+    let mut runs = palyrad.spawn().unwrap();
+    palyra_testkit::eventually("it listens", || {
+        let socket = palyra_api::Home::in_folder(home).socket();
+        std::os::unix::net::UnixStream::connect(socket).ok()
+    });
+    let mut palyra = daemon.program("palyra");
+    palyra.env("PALYRA_HOME", home).args(arguments);
+    let ran = palyra.output().unwrap().into();
+    assert!(runs.wait().unwrap().success());
+    ran
+}
+
+/// A link is put in the place of the home, to a journal that somebody else made: another real path,
+/// and the same that people ask for.
+#[test]
+fn a_home_that_became_a_link_is_compared_with_what_was_seen_there() {
+    let mut daemon = used();
+    let _ = daemon.palyra(&["journal", "checkpoint"]).expect_code(0);
+    daemon.stop();
+    let forged = Daemon::start();
+    for _ in 0..6 {
+        let _ = forged.palyra(&["exec", "--", "true"]).expect_code(0);
+    }
+    let aside = daemon.folder().join("aside");
+    let home = daemon.home_folder();
+    std::fs::rename(&home, &aside).unwrap();
+    let mut forged = forged;
+    forged.stop();
+    let theirs = daemon.folder().join("theirs");
+    copy_home(&forged, &theirs);
+    for (target, expected) in [(&theirs, 8), (&aside, 0)] {
+        std::os::unix::fs::symlink(target, &home).unwrap();
+        let ran = in_home(&daemon, &home, &["journal", "checkpoint"]);
+        assert_eq!(ran.code, Some(expected), "{}: {ran:?}", target.display());
+        let ran = daemon.palyra(&["journal", "verify"]);
+        assert_eq!(ran.code, Some(expected), "{}: {ran:?}", target.display());
+        std::fs::remove_file(&home).unwrap();
+    }
+}
+
+/// An older state of a journal is put where nobody looked yet: its name tells which it is.
+#[test]
+fn a_journal_under_another_path_continues_what_was_seen_of_it() {
+    let mut daemon = used();
+    daemon.stop();
+    let [older, same] = ["older", "same"].map(|name| daemon.folder().join(name));
+    copy_home(&daemon, &older);
+    daemon.start_again(None);
+    let _ = daemon.palyra(&["exec", "--", "true"]).expect_code(0);
+    let _ = daemon.palyra(&["journal", "checkpoint"]).expect_code(0);
+    daemon.stop();
+    copy_home(&daemon, &same);
+    let cut = in_home(&daemon, &older, &["journal", "checkpoint"]).expect_code(8);
+    assert!(cut.stderr.contains("was cut"), "{cut:?}");
+    // What continues it is remembered there, and the copies then go their own ways.
+    let _ = in_home(&daemon, &same, &["journal", "checkpoint"]).expect_code(0);
+    let _ = in_home(&daemon, &same, &["exec", "--", "true"]).expect_code(0);
+    let _ = in_home(&daemon, &same, &["journal", "checkpoint"]).expect_code(0);
+    daemon.start_again(None);
+    for _ in 0..2 {
+        let _ = daemon.palyra(&["exec", "--", "true"]).expect_code(0);
+        let _ = daemon.palyra(&["journal", "checkpoint"]).expect_code(0);
+    }
+    let _ = in_home(&daemon, &same, &["journal", "checkpoint"]).expect_code(0);
+}
+
+/// Whatever a path leads to, it is neither waited for nor read until the memory is full.
+#[test]
+fn a_file_that_never_ends_or_never_begins_is_refused() {
+    let daemon = used();
+    let call = daemon
+        .palyra(&["calls", "list", "--json"])
+        .expect_code(0)
+        .json()["items"][0]["call_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let attested = saved(&daemon, "attested.json", &["attest", "export", &call]);
+    let attested = attested.to_str().unwrap();
+    let pipe = daemon.folder().join("pipe");
+    let made = rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU);
+    made.unwrap();
+    for odd in ["/dev/zero", pipe.to_str().unwrap()] {
+        for arguments in [
+            &["attest", "verify", odd][..],
+            &["attest", "verify", attested, "--key", odd],
+            &["journal", "verify", odd],
+            &["journal", "verify", "--key", odd],
+            &["journal", "verify", "--against", odd],
+            &["journal", "verify", "--blob-key", odd],
+        ] {
+            // Should it go on reading, it ends by this.
+            let limit = "ulimit -v 4000000; exec timeout 20 \"$0\" \"$@\"";
+            let mut palyra = daemon.program("/bin/sh");
+            palyra.args(["-c", limit]).arg(daemon.bins().join("palyra"));
+            let ran: Ran = palyra.args(arguments).output().unwrap().into();
+            assert_eq!(ran.code, Some(1), "{arguments:?}: {ran:?}");
+            assert!(
+                ran.stderr.contains("not a regular file"),
+                "{arguments:?}: {ran:?}"
+            );
+        }
+    }
+    // A key that lies beside a journal is only a help: the log is judged without it.
+    let hostile = daemon.folder().join("hostile");
+    copy_home(&daemon, &hostile);
+    std::fs::remove_file(hostile.join("blobs.key")).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", hostile.join("blobs.key")).unwrap();
+    let judged = daemon.palyra(&["journal", "verify", hostile.to_str().unwrap()]);
+    assert!(judged.stdout.contains("not looked into"), "{judged:?}");
+}
+
 /// What was seen is kept where no call can change it.
 #[test]
 fn a_call_sees_nothing_of_what_was_seen() {

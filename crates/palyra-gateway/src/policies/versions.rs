@@ -172,7 +172,8 @@ fn next(mut beside: Beside, recorded: &Recorded) -> Option<Beside> {
         | Entry::AgentAdded { .. }
         | Entry::AgentRemoved { .. }
         | Entry::Flooded { .. }
-        | Entry::DaemonStarted { .. } => return None,
+        | Entry::DaemonStarted { .. }
+        | Entry::AppendedOnce { .. } => return None,
     }
     Some(beside)
 }

@@ -63,7 +63,7 @@ async fn caller(journal: JournalStore, end: Instant) -> u64 {
             reply: output.clone(),
         }
         .digest();
-        let plan = DigestKey::from_bytes([1; 32]).plan_seal(&plan);
+        let plan = DigestKey::from_bytes([1; 32]).plan_seal(&call, &plan);
         let digest = key.call_digest(&[call.as_str().as_bytes()]);
         let origin = Origin {
             principal: Principal::User {

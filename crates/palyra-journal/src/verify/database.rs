@@ -9,15 +9,16 @@ use std::path::Path;
 
 use palyra_core::Commitment;
 use palyra_core::entry::ErasedBlob;
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, OptionalExtension as _, Row};
 
+use super::eras::Eras;
 use super::walk::Walk;
 use super::{Place, Report, Trust};
 use crate::blobs::{self, BlobKey};
 use crate::error::JournalError;
 use crate::proof::{Frontier, Hash, VerifierKey};
 use crate::queries::{self, to_sql};
-use crate::{nodes, schema};
+use crate::{nodes, once, schema};
 
 pub(super) fn verify(path: &Path, trust: &Trust) -> io::Result<Report> {
     let opened = schema::open_evidence(path).and_then(|connection| {
@@ -50,6 +51,7 @@ pub(super) fn verify(path: &Path, trust: &Trust) -> io::Result<Report> {
         walk,
         key: trust.blob_key(),
         erased: BTreeSet::new(),
+        eras: Eras::of(trust.blob_key()),
         blobs: Counted::default(),
         nodes: 0,
     };
@@ -57,6 +59,7 @@ pub(super) fn verify(path: &Path, trust: &Trust) -> io::Result<Report> {
         Verifying::structure,
         Verifying::history,
         Verifying::kept_nodes,
+        Verifying::answers,
         Verifying::blobs,
     ] {
         if let Err(error) = step(&mut verifying) {
@@ -68,6 +71,7 @@ pub(super) fn verify(path: &Path, trust: &Trust) -> io::Result<Report> {
     report.blobs = Some(verifying.blobs.whole);
     report.blobs_erased = Some(verifying.blobs.erased);
     report.blobs_unopened = Some(verifying.blobs.unopened);
+    report.blobs_of_another_key = Some(verifying.blobs.of_another_key);
     Ok(report)
 }
 
@@ -97,6 +101,8 @@ struct Verifying<'c, 't> {
     key: Option<&'t BlobKey>,
     /// What entries say was erased.
     erased: BTreeSet<[u8; 32]>,
+    /// Which key sealed what, as entries say.
+    eras: Eras,
     blobs: Counted,
     nodes: u64,
 }
@@ -107,6 +113,7 @@ struct Counted {
     whole: u64,
     erased: u64,
     unopened: u64,
+    of_another_key: u64,
 }
 
 impl Verifying<'_, '_> {
@@ -218,19 +225,37 @@ impl Verifying<'_, '_> {
         Ok(())
     }
 
+    /// Whether the answers to appends that happen once are those that entries say.
+    fn answers(&mut self) -> Result<(), JournalError> {
+        let (_, differing) = once::differing(self.connection)?;
+        for differs in differing {
+            let what = match (differs.is_kept, differs.mend.row) {
+                (true, Some(_)) => "keeps another answer under a key than was given",
+                (false, _) => "has lost the answer that was given under a key",
+                (true, None) => "keeps an answer under a key that no entry knows",
+            };
+            self.walk.fault(Place::File, what);
+        }
+        Ok(())
+    }
+
     /// Whether what an entry commits to is there, be it erased.
     fn referred(&mut self, seq: u64, kind: &str, body: &[u8]) -> Result<(), JournalError> {
+        self.eras.entry(kind, body);
         let Some(commitments) = Commitments::of(kind, body) else {
             return Ok(());
         };
         for (what, commitment) in commitments.each() {
-            let there = self
+            let there: Option<i64> = self
                 .connection
-                .prepare_cached("SELECT 1 FROM blobs WHERE commitment = ?1")?
-                .exists([commitment.0.as_bytes().as_slice()])?;
-            if !there {
-                self.walk
-                    .fault(Place::Entry(seq), format!("has lost its {what}"));
+                .prepare_cached("SELECT id FROM blobs WHERE commitment = ?1")?
+                .query_row([commitment.0.as_bytes().as_slice()], |row| row.get(0))
+                .optional()?;
+            match there {
+                Some(id) => self.eras.refers(kind, id),
+                None => self
+                    .walk
+                    .fault(Place::Entry(seq), format!("has lost its {what}")),
             }
         }
         let erased = commitments.blobs.iter().flatten();
@@ -254,7 +279,7 @@ impl Verifying<'_, '_> {
                 self.walk.fault(Place::Blob(id.unsigned_abs()), what);
                 expected = id;
             }
-            let found = self.look_at(row);
+            let found = self.look_at(id, row);
             let wrong = match found {
                 Found::Whole => {
                     self.blobs.whole += 1;
@@ -262,6 +287,10 @@ impl Verifying<'_, '_> {
                 }
                 Found::Unopened => {
                     self.blobs.unopened += 1;
+                    continue;
+                }
+                Found::OfAnotherKey => {
+                    self.blobs.of_another_key += 1;
                     continue;
                 }
                 Found::Erased => {
@@ -285,7 +314,7 @@ impl Verifying<'_, '_> {
         Ok(())
     }
 
-    fn look_at(&self, row: &Row<'_>) -> Found {
+    fn look_at(&self, id: i64, row: &Row<'_>) -> Found {
         let filed = row.get_ref(1).ok().and_then(|value| value.as_blob().ok());
         let Some(commitment) = filed.and_then(blobs::commitment_of) else {
             return Found::Wrong;
@@ -304,6 +333,7 @@ impl Verifying<'_, '_> {
             (Some(_), false, None) => Found::Unopened,
             (Some(sealed), false, Some(key)) => match key.open(&commitment, &kind, sealed) {
                 Some(_) => Found::Whole,
+                None if self.eras.sealed_otherwise(id) => Found::OfAnotherKey,
                 None => Found::Wrong,
             },
         }
@@ -332,6 +362,8 @@ enum Found {
     Whole,
     /// There is no key to look into it.
     Unopened,
+    /// An entry says that another key sealed it.
+    OfAnotherKey,
     Erased,
     Emptied,
     Back,

@@ -109,6 +109,7 @@ impl<'t> Walk<'t> {
                 blobs: None,
                 blobs_erased: None,
                 blobs_unopened: None,
+                blobs_of_another_key: None,
                 faults: Vec::new(),
                 fault_count: 0,
                 completeness: Completeness::Unknown,

@@ -5,7 +5,8 @@ use palyra_core::{Blob, BlobKind, CallId};
 use palyra_journal::verify::{Trust, verify};
 use palyra_journal::{Append, BlobKey, Erasure, Expected, JournalError, JournalStore, Kept};
 
-use crate::support::{Place, blob_key, call, clock, keys, started, to, unseal};
+use crate::recording::executed;
+use crate::support::{Place, blob_key, call, clock, editor, keys, started, to, unseal};
 
 fn with(blobs: Vec<Blob>) -> Append {
     Append {
@@ -90,7 +91,7 @@ async fn a_blob_that_was_changed_is_not_handed_out() {
 }
 
 /// Whether these bytes stand in any of a journal's files.
-fn found(place: &Place, what: &[u8]) -> bool {
+pub(crate) fn found(place: &Place, what: &[u8]) -> bool {
     let mut files = std::fs::read_dir(place.folder()).unwrap();
     files.any(|file| {
         let bytes = std::fs::read(file.unwrap().path()).unwrap();
@@ -113,6 +114,7 @@ async fn no_file_shows_a_content_or_its_salt() {
     journal.append(with(blobs)).await.unwrap();
     let started = Entry::DaemonStarted {
         version: "in the clear".to_owned(),
+        blob_key: None,
     };
     journal
         .append_if(Stream::Daemon, Expected::Any, vec![started])
@@ -179,8 +181,53 @@ async fn another_key_opens_nothing_and_the_journal_goes_on() {
     assert!(journal.blob(&after.commitment()).unwrap() == Some(after));
 }
 
+/// `blobs.key` is lost, and the daemon goes on with another: what the old one sealed is counted apart,
+/// and what was changed is still found by whoever has the key.
+#[tokio::test]
+async fn a_lost_blob_key_is_told_from_a_changed_blob() {
+    let place = Place::new();
+    let key = |byte| BlobKey::from_bytes(&[byte; 32]);
+    let mut sealed_by = Vec::new();
+    for byte in [1, 2] {
+        let keys = keys().sealing_with(key(byte));
+        let journal = JournalStore::open(&place.file(), Vec::new(), clock(), keys).unwrap();
+        let started = Entry::DaemonStarted {
+            version: "x".to_owned(),
+            blob_key: Some(journal.blob_key().to_owned()),
+        };
+        journal
+            .append_if(Stream::Daemon, Expected::Any, vec![started])
+            .await
+            .unwrap();
+        executed(&journal, false).await;
+        let all: i64 = place
+            .shell()
+            .query_row("SELECT count(*) FROM blobs", [], |row| row.get(0))
+            .unwrap();
+        sealed_by.push(all - sealed_by.iter().sum::<i64>());
+    }
+    let [by_first, by_second] = *sealed_by.as_slice() else {
+        panic!("{sealed_by:?}");
+    };
+    let seen = |byte| {
+        let report = verify(&place.file(), &Trust::nobody().opening(key(byte))).unwrap();
+        let counted = [report.blobs, report.blobs_of_another_key];
+        let [whole, other] = counted.map(|count| count.unwrap().cast_signed());
+        (report.fault_count, (whole, other))
+    };
+    assert_eq!(seen(1), (0, (by_first, by_second)));
+    assert_eq!(seen(2), (0, (by_second, by_first)));
+    assert_eq!(seen(3), (0, (0, by_first + by_second)), "neither of them");
+    // Changed ones are faults to whoever has their key, and to nobody else.
+    for (blob, faults) in [(1, [1, 0]), (by_first + 1, [1, 1])] {
+        let change = "UPDATE blobs SET sealed = zeroblob(length(sealed)) WHERE id = ?1";
+        editor(&place.file()).execute(change, [blob]).unwrap();
+        assert_eq!([seen(1).0, seen(2).0], faults, "blob {blob}");
+    }
+}
+
 /// A call that ran, with everything it commits to.
-async fn recorded(journal: &JournalStore, secret: &str) -> (CallId, Vec<ErasedBlob>) {
+pub(crate) async fn recorded(journal: &JournalStore, secret: &str) -> (CallId, Vec<ErasedBlob>) {
     let id = call();
     let blobs: Vec<Blob> = [BlobKind::Arguments, BlobKind::Output]
         .into_iter()
@@ -201,7 +248,7 @@ async fn recorded(journal: &JournalStore, secret: &str) -> (CallId, Vec<ErasedBl
 }
 
 /// The sealed bytes of every blob, as they lie in the file.
-fn sealed(place: &Place) -> Vec<Vec<u8>> {
+pub(crate) fn sealed(place: &Place) -> Vec<Vec<u8>> {
     let shell = place.shell();
     let mut statement = shell
         .prepare("SELECT sealed FROM blobs WHERE sealed IS NOT NULL ORDER BY id")

@@ -116,10 +116,11 @@ async fn a_denial_for_want_of_space_is_in_the_journal() {
     assert!(filled.is_err(), "the disk must be full");
 
     let digest = DigestKey::from_bytes([1; 32]).call_digest(&[]);
-    let plan = DigestKey::from_bytes([1; 32]).plan_seal(&PlanDigest(Digest::of(b"plan")));
     let mut refused = 0;
     for _ in 0..20 {
         let id = call();
+        let plan = PlanDigest(Digest::of(b"plan"));
+        let plan = DigestKey::from_bytes([1; 32]).plan_seal(&id, &plan);
         let mut recorder = CallRecorder::new(journal.clone(), id.clone(), clock());
         let facts = Blob::new(BlobKind::Facts, vec![1; 100]);
         recorder.decided(Answer::Permit, Vec::new(), "v1".to_owned(), digest, facts);

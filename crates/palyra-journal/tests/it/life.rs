@@ -211,7 +211,8 @@ async fn an_append_under_a_key_happens_once_and_is_answered_the_same() {
     let again = journal.append_once("key-1", batch("b")).await.unwrap();
     assert_eq!((again, journal.head()), (first.clone(), head));
     let other = journal.append_once("key-2", batch("c")).await.unwrap();
-    assert_eq!(other.last_seq, head + 1);
+    // Before each there is the entry about its key.
+    assert_eq!(other.last_seq, head + 2);
     // At the same time: one of them counts, and all hear of it.
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..20 {
@@ -220,7 +221,7 @@ async fn an_append_under_a_key_happens_once_and_is_answered_the_same() {
     }
     let answers = tasks.join_all().await;
     assert!(answers.iter().all(|answer| *answer == answers[0]));
-    assert_eq!(journal.head(), head + 2);
+    assert_eq!(journal.head(), head + 4);
     drop(journal);
     let journal = place.open();
     assert_eq!(
@@ -248,7 +249,75 @@ async fn an_append_under_a_key_happens_once_and_is_answered_the_same() {
     };
     journal.append_once("key-4", conflict).await.unwrap_err();
     let now = journal.append_once("key-4", batch("i")).await.unwrap();
-    assert_eq!(now.last_seq, head + 3);
+    assert_eq!(now.last_seq, head + 6);
+    let mut lines = Vec::new();
+    journal.export(0, &mut lines).unwrap();
+    let said = String::from_utf8(lines).unwrap();
+    assert!(said.contains("appended_once") && !said.contains("key-1"));
+}
+
+/// Answers to appends are made of entries: whoever changes, removes or invents one is found out, and
+/// a rebuild puts it right.
+#[tokio::test]
+async fn an_answer_under_a_key_is_proven_by_its_entry() {
+    let place = Place::new();
+    let journal = place.open();
+    let ids = [call(), call()];
+    let batch = |entries: usize| Append {
+        streams: vec![
+            to(
+                Stream::Call(ids[0].clone()),
+                Expected::Any,
+                vec![started("x"); entries],
+            ),
+            to(Stream::Call(ids[1].clone()), Expected::Any, Vec::new()),
+        ],
+        blobs: Vec::new(),
+    };
+    let mut answers = Vec::new();
+    for (number, key) in ["a", "b", "c"].into_iter().enumerate() {
+        let answer = journal.append_once(key, batch(number)).await.unwrap();
+        answers.push((key, answer));
+    }
+    let faults = || {
+        let trust = Trust::nobody().key(journal.key().clone());
+        let report = verify(&place.file(), &trust).unwrap();
+        report
+            .faults
+            .into_iter()
+            .map(|fault| fault.what)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(faults(), [""; 0], "control");
+    for (attack, words) in [
+        (
+            "UPDATE answered SET last_seq = last_seq + 1 WHERE last_seq = 1",
+            "another answer",
+        ),
+        (
+            "UPDATE answered SET revisions = '[1,9,9]' WHERE last_seq = 1",
+            "another answer",
+        ),
+        ("DELETE FROM answered WHERE last_seq = 1", "lost the answer"),
+        (
+            "INSERT INTO answered SELECT 'k', streams, last_seq, revisions FROM answered LIMIT 1",
+            "no entry knows",
+        ),
+    ] {
+        place.shell().execute_batch(attack).unwrap();
+        let found = faults();
+        assert!(
+            found.len() == 1 && found[0].contains(words),
+            "{attack}: {found:?}"
+        );
+        let rebuild = journal.rebuild().await.unwrap();
+        let mended = rebuild.projections.iter().find(|found| !found.same());
+        assert_eq!(mended.unwrap().name, "answered", "{attack}");
+        assert_eq!(faults(), [""; 0], "{attack}");
+    }
+    for (key, answer) in answers {
+        assert_eq!(journal.append_once(key, batch(1)).await.unwrap(), answer);
+    }
 }
 
 #[tokio::test]

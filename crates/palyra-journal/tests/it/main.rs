@@ -11,6 +11,7 @@ mod files;
 mod flipping;
 mod full_disk;
 mod fuzzing;
+mod holding;
 mod kernel_faults;
 mod life;
 mod projections;

@@ -29,8 +29,8 @@ fn digest(of: &str) -> CallDigest {
     DigestKey::from_bytes([1; 32]).call_digest(&[of.as_bytes()])
 }
 
-fn plan() -> PlanSeal {
-    DigestKey::from_bytes([1; 32]).plan_seal(&PlanDigest(Digest::of(b"plan")))
+fn plan(call: &CallId) -> PlanSeal {
+    DigestKey::from_bytes([1; 32]).plan_seal(call, &PlanDigest(Digest::of(b"plan")))
 }
 
 /// A recorder of a call that was proposed and decided.
@@ -79,7 +79,7 @@ async fn admit(
     grant: Option<&ApprovalId>,
 ) -> Result<(), Denial> {
     let call = recorder.call().clone();
-    let (digest, plan) = (digest(of), plan());
+    let (digest, plan) = (digest(of), plan(&call));
     recorder.admit(intent(&call, &digest, &plan, grant)).await
 }
 
@@ -110,7 +110,7 @@ pub(crate) async fn executed(journal: &JournalStore, asked: bool) -> CallId {
     let call = recorder.call().clone();
     let evidence = Evidence {
         call: &call,
-        plan: &plan(),
+        plan: &plan(&call),
         report: &report(Ending::Exited { code: 0 }),
         output: &json!({}),
     };
@@ -174,7 +174,7 @@ async fn an_unasked_call_is_two_commits_with_all_its_blobs() {
     let output = json!({"text": "hällo", "a": [1, 2.5]});
     let evidence = Evidence {
         call: &id,
-        plan: &plan(),
+        plan: &plan(&id),
         report: &report(Ending::Exited { code: 0 }),
         output: &output,
     };
@@ -222,7 +222,7 @@ async fn a_timeout_shows_in_the_attestation() {
     admit(&mut recorder, "echo", None).await.unwrap();
     let evidence = Evidence {
         call: &id,
-        plan: &plan(),
+        plan: &plan(&id),
         report: &report(Ending::TimedOut),
         output: &json!(null),
     };
@@ -252,7 +252,8 @@ async fn a_recorder_takes_no_other_call() {
     let place = Place::new();
     let journal = place.open();
     let mut recorder = recorder(&journal, &call(), Answer::Permit);
-    let (other, digest, plan) = (call(), digest("echo"), plan());
+    let (other, digest) = (call(), digest("echo"));
+    let plan = plan(&other);
     let outcome = recorder.admit(intent(&other, &digest, &plan, None)).await;
     assert_eq!(outcome.unwrap_err().code, DenialCode::JournalUnavailable);
     assert_eq!(journal.head(), 0);

@@ -117,6 +117,7 @@ impl Place {
 pub(crate) fn started(version: impl Into<String>) -> Entry {
     Entry::DaemonStarted {
         version: version.into(),
+        blob_key: None,
     }
 }
 

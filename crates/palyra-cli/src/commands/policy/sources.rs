@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use palyra_api::Home;
+use palyra_journal::verify::read_bounded;
 use palyra_policy::Baseline;
 use palyra_policy::operator::files::{Folder, read_folder};
 use palyra_policy::operator::settings::Settings;
@@ -14,6 +15,9 @@ use crate::args::PolicyPlace;
 use crate::exit::Meaning;
 use crate::failure::Failure;
 use crate::safe;
+
+/// The most that `palyra.toml` may have.
+const MOST_CONFIG: u64 = 1 << 20;
 
 /// What stands under a folder of policies: the baseline, and what `palyra.toml` says besides.
 pub(super) struct Under {
@@ -173,8 +177,8 @@ fn configured() -> Result<Under, Failure> {
             "put that right, or name one with `--baseline standard`",
         )
     };
-    let text = match std::fs::read_to_string(&config) {
-        Ok(text) => text,
+    let text = match read_bounded(&config, MOST_CONFIG) {
+        Ok(bytes) => String::from_utf8(bytes).map_err(|_| refused("it is no text".to_owned()))?,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(refused(error.to_string())),
     };
