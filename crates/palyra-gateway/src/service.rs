@@ -10,13 +10,13 @@ use palyra_core::entry::{Entry, Stream};
 use palyra_core::facts::Origin;
 use palyra_core::{
     AgentName, CallId, CanonicalJson, Channel, Clock, Denial, DenialCode, DeviceId, DigestKey,
-    Facts, Principal, RunId, ToolProposal,
+    Facts, Principal, RunId, ToolProposal, Window,
 };
 use palyra_effects::Identity;
 use palyra_identity::Agents;
 use palyra_journal::{CallRecorder, Expected, JournalStore};
 use palyra_policy::PolicyEngine;
-use palyra_sandbox::Sandbox;
+use palyra_sandbox::{Fed, LiveInput, Sandbox};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -89,6 +89,8 @@ pub struct ProposedCall {
     pub arguments: CanonicalJson,
     /// The folder to work on, as given.
     pub workspace: Option<PathBuf>,
+    /// How large the caller's terminal is, for a call that gets one.
+    pub window: Option<Window>,
 }
 
 /// The corridor, wired.
@@ -120,6 +122,8 @@ pub(crate) struct Inner {
 pub(crate) struct Live {
     principal: Principal,
     cancel: CancellationToken,
+    /// Where what it is sent goes, if it takes anything.
+    input: Option<mpsc::Sender<Fed>>,
 }
 
 /// What the end of the daemon did to calls that were under way.
@@ -259,9 +263,16 @@ impl GatewayService {
             risk = facts.risk.level.as_str(),
             "taken apart"
         );
-        if let Some(handle) = self.join(&facts) {
+        // What one caller types is not for another's program.
+        let takes_input = prepared.plan.takes_input();
+        if !takes_input && let Some(handle) = self.join(&facts) {
             return Ok(handle);
         }
+        let (feed, fed) = mpsc::channel(MOST_FED);
+        let input = takes_input.then(|| LiveInput {
+            window: wanted.window.unwrap_or_default(),
+            fed,
+        });
         let (handle, shared, report, events) = CallHandle::new(facts.call.clone());
         let recorder = CallRecorder::new(
             self.0.journal.clone(),
@@ -277,8 +288,14 @@ impl GatewayService {
             recorder,
             shared,
             events,
+            input,
         };
-        let place = LivePlace::take(&self.0, &handle.shared, &caller.principal);
+        let live = Live {
+            principal: caller.principal.clone(),
+            cancel: handle.shared.cancel.clone(),
+            input: takes_input.then_some(feed),
+        };
+        let place = LivePlace::take(&self.0, handle.call(), live);
         self.0.tasks.spawn(async move {
             let finished = Box::pin(drive.run()).await;
             place.ended(&finished);
@@ -286,6 +303,38 @@ impl GatewayService {
             report.send_replace(Some(Arc::new(finished)));
         });
         Ok(handle)
+    }
+
+    /// Sends something to a call of the caller's own. Waits while the call has enough to read.
+    ///
+    /// # Errors
+    /// There is no such call, it takes nothing, or it is over.
+    pub async fn feed(&self, caller: &Caller, call: &str, fed: Fed) -> Result<(), Refusal> {
+        let own = |live: &&Live| live.principal == caller.principal;
+        let input = {
+            let live = self.0.lock_live();
+            let id = call.parse::<CallId>().ok();
+            let found = id.and_then(|id| live.get(&id)).filter(own);
+            found.map(|live| live.input.clone())
+        };
+        let input = input.ok_or_else(|| {
+            Refusal::new(
+                RefusalKind::NotFound,
+                "no_such_call",
+                format!("no call `{call}` of yours is running or waiting"),
+                "see `palyra calls list`",
+            )
+        })?;
+        let takes_none = || {
+            Refusal::new(
+                RefusalKind::Conflict,
+                "takes_no_input",
+                format!("the call `{call}` takes no input, or no more of it"),
+                "propose it with `interactive`, and send while it runs",
+            )
+        };
+        let sent = input.ok_or_else(takes_none)?.send(fed).await;
+        sent.map_err(|_| takes_none())
     }
 
     /// Ends what this agent runs and asks: it is no longer registered.
@@ -356,6 +405,9 @@ impl GatewayService {
     }
 }
 
+/// How many pieces wait to be read by a call before whoever sends has to.
+const MOST_FED: usize = 8;
+
 /// How long a cancelled call may take to be recorded when the daemon stops.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -366,15 +418,11 @@ struct LivePlace {
 }
 
 impl LivePlace {
-    fn take(gateway: &Arc<Inner>, shared: &CallShared, principal: &Principal) -> Self {
-        let live = Live {
-            principal: principal.clone(),
-            cancel: shared.cancel.clone(),
-        };
-        gateway.lock_live().insert(shared.call.clone(), live);
+    fn take(gateway: &Arc<Inner>, call: &CallId, live: Live) -> Self {
+        gateway.lock_live().insert(call.clone(), live);
         Self {
             gateway: Arc::clone(gateway),
-            call: shared.call.clone(),
+            call: call.clone(),
         }
     }
 

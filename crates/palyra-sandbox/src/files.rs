@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::caged;
 use crate::call::{self, Means};
+use crate::input::Feeding;
 use crate::kit::Lines;
 use crate::process::{Refused, check_machine, is_plain, report};
 use crate::sandbox::{Inner, Sandbox};
@@ -162,6 +163,7 @@ fn prepare(
         tmp: None,
         lease,
         sink: None,
+        feeding: Feeding::none(),
         keep: result_bytes,
         cancel,
     };

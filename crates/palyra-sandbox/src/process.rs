@@ -2,11 +2,12 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use palyra_core::corridor::{Executes, Running};
 use palyra_core::plan::RunAs;
 use palyra_core::{
-    EgressEnforcementMode, Ending, ExecutionReport, Layer, ProcessPlan, RunErrorKind, Tier,
+    EgressEnforcementMode, Ending, ExecutionReport, Layer, ProcessPlan, RunErrorKind, Stdin, Tier,
     Timestamp,
 };
 use serde_json::{Value, json};
@@ -14,16 +15,19 @@ use tokio_util::sync::CancellationToken;
 
 use crate::caged;
 use crate::call::{self, Means, Outcome};
+use crate::input::{Feeding, LiveInput};
 use crate::kit::{For, Lines};
 use crate::output::OutputSink;
 use crate::sandbox::{Inner, Sandbox};
 use crate::tier_c::TierCBackend;
 use crate::wire::{Decided, Order, Work};
 
-/// Runs processes.
+/// Runs one process.
 pub struct ProcessRunner {
     sandbox: Sandbox,
     sink: Option<OutputSink>,
+    /// Until it is taken: only one process can be sent it.
+    input: Mutex<Option<LiveInput>>,
     cancel: CancellationToken,
 }
 
@@ -31,11 +35,13 @@ impl ProcessRunner {
     pub(crate) const fn new(
         sandbox: Sandbox,
         sink: Option<OutputSink>,
+        input: Option<LiveInput>,
         cancel: CancellationToken,
     ) -> Self {
         Self {
             sandbox,
             sink,
+            input: Mutex::new(input),
             cancel,
         }
     }
@@ -46,8 +52,10 @@ impl Executes for ProcessRunner {
     type Output = Value;
 
     async fn run(&self, running: Running<'_>, plan: ProcessPlan) -> (ExecutionReport, Value) {
+        let input = self.input.lock();
+        let input = input.unwrap_or_else(PoisonError::into_inner).take();
         let (sink, cancel) = (self.sink.clone(), self.cancel.clone());
-        run_constrained_process(&self.sandbox, running, plan, sink, cancel).await
+        run_constrained_process(&self.sandbox, running, plan, sink, input, cancel).await
     }
 }
 
@@ -61,6 +69,7 @@ pub async fn run_constrained_process(
     running: Running<'_>,
     plan: ProcessPlan,
     sink: Option<OutputSink>,
+    input: Option<LiveInput>,
     cancel: CancellationToken,
 ) -> (ExecutionReport, Value) {
     let inner = &*sandbox.inner;
@@ -71,7 +80,7 @@ pub async fn run_constrained_process(
         masked: plan.masked.clone(),
     };
     let prepared = if running.covers(&plan) {
-        prepare(inner, plan, &whose, sink, cancel)
+        prepare(inner, plan, &whose, sink, input, cancel)
     } else {
         Err(Refused::changed())
     };
@@ -185,6 +194,7 @@ fn prepare(
     plan: ProcessPlan,
     whose: &For,
     sink: Option<OutputSink>,
+    input: Option<LiveInput>,
     cancel: CancellationToken,
 ) -> Result<(Order, Means), Refused> {
     check_machine(inner, plan.tier, plan.run_as)?;
@@ -193,13 +203,23 @@ fn prepare(
     let walls = inner
         .walls()
         .map_err(|why| Refused::new(RunErrorKind::SandboxUnavailable, why))?;
-    let stdin = match &plan.stdin {
-        Some(text) => call::memory_file(text.as_bytes()),
-        None => inner.no_input(),
+    let window = input.as_ref().map(|input| input.window);
+    let fed = Feeding::open(&plan.stdin, input).map_err(broke)?;
+    let (stdin, feeding) = match (&plan.stdin, fed) {
+        (_, Some(fed)) => fed,
+        (Stdin::Text(text), None) => {
+            let stdin = call::memory_file(text.as_bytes()).map_err(broke)?;
+            (stdin, Feeding::none())
+        }
+        (Stdin::Nothing | Stdin::Live | Stdin::Terminal, None) => {
+            (inner.no_input().map_err(broke)?, Feeding::none())
+        }
     };
+    let terminal = (plan.stdin == Stdin::Terminal).then(|| window.unwrap_or_default());
     let mut means = Means {
         ruleset: None,
-        stdin: stdin.map_err(broke)?,
+        stdin,
+        feeding,
         lines: Lines::new().map_err(broke)?,
         sink,
         keep: plan.limits.output_bytes,
@@ -239,6 +259,7 @@ fn prepare(
                 program: plan.program_id,
                 cwd: plan.cwd_id,
             },
+            terminal,
         },
         run_as: plan.run_as,
         limits: plan.limits,

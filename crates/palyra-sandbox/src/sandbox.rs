@@ -17,6 +17,7 @@ use crate::cgroup::CgroupBase;
 use crate::controllers::Bases;
 use crate::files::FileRunner;
 use crate::helper::{Helper, Image};
+use crate::input::{Feeding, LiveInput};
 use crate::inside::{LiveMarks, Mark};
 use crate::kit::{Folder, For, Kit, Lines, Spares};
 use crate::landlock::Abi;
@@ -151,10 +152,16 @@ impl Sandbox {
         self.inner.status()
     }
 
-    /// A runner for processes; what they write also goes to `sink` while they run.
+    /// A runner for one process; what it writes also goes to `sink` while it runs, and `input` is
+    /// what it is sent meanwhile, if its plan says that something is.
     #[must_use]
-    pub fn processes(&self, sink: Option<OutputSink>, cancel: CancellationToken) -> ProcessRunner {
-        ProcessRunner::new(self.clone(), sink, cancel)
+    pub fn processes(
+        &self,
+        sink: Option<OutputSink>,
+        input: Option<LiveInput>,
+        cancel: CancellationToken,
+    ) -> ProcessRunner {
+        ProcessRunner::new(self.clone(), sink, input, cancel)
     }
 
     /// A runner for file tools.
@@ -429,6 +436,7 @@ impl Inner {
             lease,
             stdin: self.no_input().map_err(text)?,
             sink: None,
+            feeding: Feeding::none(),
             keep: 0,
             cancel: CancellationToken::new(),
         };
@@ -466,6 +474,7 @@ impl Inner {
             lease: made.lease,
             stdin: self.no_input().map_err(text)?,
             sink: None,
+            feeding: Feeding::none(),
             keep: 0,
             cancel: CancellationToken::new(),
         };

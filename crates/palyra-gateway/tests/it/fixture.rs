@@ -98,6 +98,7 @@ impl House {
             tool: "palyra.process.run".to_owned(),
             arguments: CanonicalJson::from_value(&arguments).unwrap(),
             workspace: Some(self.workspace.clone()),
+            window: None,
         };
         let mut call = self.gateway.call(&self.agent, wanted).await.unwrap();
         let mut asked = false;

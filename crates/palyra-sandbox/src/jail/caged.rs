@@ -19,11 +19,12 @@ use super::self_test::Ahead;
 use super::server::Shared;
 use super::sight;
 use super::target::{self, Program, Refusal};
+use super::terminal::Terminal;
 use super::{files, init};
 use crate::landlock::{self, Abi, Access, Ruleset};
 use crate::sys;
 use crate::tier_c::cage::Writing;
-use crate::wire::{self, CagedOrder, Handles, Order, Report, Work};
+use crate::wire::{CagedOrder, Handles, Order, Work};
 
 /// A call in a cage, as both of its processes know it.
 pub(super) struct Caged<'a> {
@@ -104,7 +105,8 @@ impl Caged<'_> {
         if let Work::Process { cwd, decided, .. } = work {
             target::enter(cwd, decided.cwd)?;
         }
-        target::standard_streams(self.handles)
+        let terminal = Terminal::for_work(work)?;
+        target::standard_streams(self.handles, terminal.as_ref())
             .map_err(|error| Refusal::degraded("a descriptor", error))?;
         let abi = Abi::from_number(*landlock_abi);
         if !self.misses(Wall::Landlock) {
@@ -134,13 +136,8 @@ impl Caged<'_> {
         let seen = sight::Seen::look(masked, &limits, workspace, self.ahead);
         let layers = sight::judge(&expected, &seen)
             .map_err(|missing| Refusal::new(RunErrorKind::SandboxDegraded, missing))?;
-        let confined = Report::Confined {
-            supervisor: self.supervisor.as_raw_nonzero().get(),
-            session: None,
-            layers,
-        };
-        wire::send_value(&self.handles.report, &confined)
-            .map_err(|error| Refusal::new(RunErrorKind::RuntimeFailure, error.to_string()))?;
+        let report = &self.handles.report;
+        target::tell_confined(report, self.supervisor, None, layers, terminal)?;
         self.work(program)
     }
 

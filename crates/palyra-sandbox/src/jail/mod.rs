@@ -14,6 +14,8 @@
 //! Whether the walls stand is looked at by `self_test`: what both tiers have; `observe` and `sight`
 //! what only Tier-B and Tier-C have.
 //!
+//! Who is given a terminal makes it there (`terminal`), and keeps only one end of it.
+//!
 //! A slot serves one call and is then gone. It is forked *before* it is needed, so that no call
 //! waits for a fork.
 //!
@@ -34,6 +36,9 @@ mod sight;
 mod status;
 mod supervisor;
 mod target;
+mod terminal;
+
+pub(crate) use terminal::size as terminal_size;
 
 use std::process::ExitCode;
 

@@ -15,12 +15,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use palyra_core::plan::RunAs;
-use palyra_core::{FileId, Limits, ProgramId, RunErrorKind};
+use palyra_core::{FileId, Layer, Limits, ProgramId, RunErrorKind};
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use rustix::thread::{Gid, Uid};
 
 use super::self_test::Ahead;
 use super::server::Shared;
+use super::terminal::{self, Terminal};
 use super::{files, init, observe};
 use crate::controllers::CallLimits;
 use crate::landlock::{self, Abi};
@@ -150,6 +151,7 @@ pub(super) fn rehearse_order(packet: &mut [u8]) {
                     inode: 0,
                 },
             },
+            terminal: None,
         },
         run_as: RunAs::Owner { uid: 1, gid: 1 },
         limits: Limits::default(),
@@ -232,7 +234,9 @@ fn carry_out(
     if let Work::Process { cwd, decided, .. } = &order.work {
         enter(cwd, decided.cwd)?;
     }
-    standard_streams(handles).map_err(|error| Refusal::degraded("a descriptor", error))?;
+    let terminal = Terminal::for_work(&order.work)?;
+    standard_streams(handles, terminal.as_ref())
+        .map_err(|error| Refusal::degraded("a descriptor", error))?;
     let abi = Abi::from_number(order.landlock_abi);
     let ruleset = handles
         .ruleset
@@ -252,13 +256,8 @@ fn carry_out(
     let observed = observe::Observed::look(&order.masked, &limits, ahead);
     let layers = observe::judge(&expected, &observed)
         .map_err(|missing| Refusal::new(RunErrorKind::SandboxDegraded, missing))?;
-    let confined = Report::Confined {
-        supervisor: supervisor.as_raw_nonzero().get(),
-        session: Some(observed.session()),
-        layers,
-    };
-    wire::send_value(&handles.report, &confined)
-        .map_err(|error| Refusal::new(RunErrorKind::RuntimeFailure, error.to_string()))?;
+    let session = Some(observed.session());
+    tell_confined(&handles.report, supervisor, session, layers, terminal)?;
 
     match (&order.work, program) {
         (
@@ -289,6 +288,30 @@ fn carry_out(
         }
         (Work::Probe | Work::Process { .. }, _) => Ok(()),
     }
+}
+
+/// Says that every wall stands, and hands over the daemon's end of the terminal: none of it is left
+/// here when the program begins.
+pub(super) fn tell_confined(
+    report: &OwnedFd,
+    supervisor: Pid,
+    session: Option<i32>,
+    mut layers: Vec<Layer>,
+    terminal: Option<Terminal>,
+) -> Result<(), Refusal> {
+    if terminal.is_some() {
+        layers.push(terminal::observe()?);
+    }
+    let confined = Report::Confined {
+        supervisor: supervisor.as_raw_nonzero().get(),
+        session,
+        layers,
+    };
+    let far_end: Vec<_> = terminal.iter().map(Terminal::far_end).collect();
+    serde_json::to_vec(&confined)
+        .map_err(io::Error::from)
+        .and_then(|bytes| wire::send(report, &bytes, &far_end))
+        .map_err(|error| Refusal::new(RunErrorKind::RuntimeFailure, error.to_string()))
 }
 
 /// Starts in the folder that was decided about. One that was swapped for another, or for a link,
@@ -429,9 +452,16 @@ pub(super) fn become_user(run_as: RunAs) -> io::Result<()> {
 }
 
 /// Standard input, output and error become the call's; everything else closes on exec.
-pub(super) fn standard_streams(handles: &Handles<OwnedFd>) -> io::Result<()> {
-    rustix::stdio::dup2_stdin(&handles.stdin)?;
-    rustix::stdio::dup2_stdout(&handles.stdout)?;
-    rustix::stdio::dup2_stderr(&handles.stderr)?;
+pub(super) fn standard_streams(
+    handles: &Handles<OwnedFd>,
+    terminal: Option<&Terminal>,
+) -> io::Result<()> {
+    let [stdin, stdout, stderr] = match terminal {
+        Some(terminal) => [terminal.near_end(); 3],
+        None => [&handles.stdin, &handles.stdout, &handles.stderr].map(AsFd::as_fd),
+    };
+    rustix::stdio::dup2_stdin(stdin)?;
+    rustix::stdio::dup2_stdout(stdout)?;
+    rustix::stdio::dup2_stderr(stderr)?;
     sys::close_all_on_exec()
 }

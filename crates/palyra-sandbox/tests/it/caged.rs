@@ -117,7 +117,7 @@ async fn a_helper_without_one_of_the_walls_is_refused() {
         let noted = house.path("work/ran");
         let script = format!("echo ran >{}", noted.display());
         let plan = house.plan(&["/bin/sh", "-c", &script]);
-        let runner = sandbox.processes(None, CancellationToken::new());
+        let runner = sandbox.processes(None, None, CancellationToken::new());
         let (report, output) = execute(&runner, identified(plan)).await;
         let ran = Ran { report, output };
         assert_eq!(ran.failed().0, "sandbox_unavailable", "{wall}");

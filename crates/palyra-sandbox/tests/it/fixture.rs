@@ -14,8 +14,8 @@ use palyra_core::plan::RunAs;
 use palyra_core::{
     CallId, CanonicalJson, Channel, Denial, DenialCode, DeviceId, DigestKey, EgressEnforcementMode,
     Ending, ExecutionReport, Facts, FileId, FileOperation, FilePlan, Limits, Principal, ProcView,
-    ProcessPlan, ProgramId, RunId, SystemClock, Tier, Timestamp, ToolAttestation, ToolMetadata,
-    ToolProposal, UserName,
+    ProcessPlan, ProgramId, RunId, Stdin, SystemClock, Tier, Timestamp, ToolAttestation,
+    ToolMetadata, ToolProposal, UserName,
 };
 use palyra_sandbox::{OutputSink, Sandbox, SandboxSettings};
 use serde_json::{Value, json};
@@ -170,7 +170,7 @@ impl House {
             cwd_id: UNKNOWN,
             workspace: self.path("work"),
             workspace_id: UNKNOWN,
-            stdin: None,
+            stdin: Stdin::Nothing,
             tier: self.tier,
             limits: Limits {
                 wall: Duration::from_secs(30),
@@ -199,7 +199,7 @@ impl House {
         sink: Option<OutputSink>,
         cancel: CancellationToken,
     ) -> Ran {
-        let runner = self.sandbox.processes(sink, cancel);
+        let runner = self.sandbox.processes(sink, None, cancel);
         let (report, output) = execute(&runner, identified(plan)).await;
         Ran { report, output }
     }
