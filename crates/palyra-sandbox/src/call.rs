@@ -22,6 +22,7 @@ use crate::live::{Stream, Wait};
 use crate::output::{Capture, OutputSink, OutputStream, Shown};
 use crate::sandbox::Inner;
 use crate::sys;
+use crate::tier_c::TierCBackend;
 use crate::tier_c::uids::Lease;
 use crate::wire::{self, End, Handles, Order, PACKET, Report, Work};
 
@@ -155,9 +156,10 @@ async fn start(
     stdin: &OwnedFd,
     lines: Lines,
 ) -> io::Result<Live> {
-    let caged = order.caged.is_some();
+    let backend = order.caged.as_ref().map(|caged| caged.backend);
+    let wrapped = backend == Some(TierCBackend::LinuxBubblewrap);
     let order = serde_json::to_vec(order)?;
-    let in_a_file = (order.len() > PACKET)
+    let in_a_file = (wrapped || order.len() > PACKET)
         .then(|| memory_file(&order))
         .transpose()?;
     let handles = Handles {
@@ -168,7 +170,12 @@ async fn start(
         report: lines.report.1.as_fd(),
         order: in_a_file.as_ref().map(AsFd::as_fd),
     };
-    let packet: &[u8] = if in_a_file.is_some() { b"f" } else { &order };
+    let packet: &[u8] = match in_a_file {
+        Some(_) if wrapped => wire::WRAPPED,
+        Some(_) => b"f",
+        None => &order,
+    };
+    let caged = backend.is_some() && !wrapped;
     inner.hand_over(caged, packet, &handles.list()).await?;
     // The call's ends of the lines close here; the call has its own.
     Ok(Live {

@@ -123,9 +123,11 @@ fn prepare(
             return refused(RunErrorKind::InvalidInput, message);
         }
     };
+    let mut run_as = plan.run_as;
     let (masked, ruleset, caged, lease) = match plan.tier {
         Tier::C => {
             let made = caged::for_files(inner, &plan)?;
+            run_as = made.run_as;
             (made.masked, None, Some(made.order), made.lease)
         }
         Tier::B | Tier::Builtin => {
@@ -144,7 +146,7 @@ fn prepare(
         }
     };
     let order = Order {
-        run_as: plan.run_as,
+        run_as,
         landlock_abi: walls.abi().number(),
         masked,
         tmp: None,

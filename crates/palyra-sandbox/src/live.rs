@@ -119,14 +119,23 @@ impl Stream {
     /// Says what was missed and not said yet.
     pub(crate) async fn finish(&mut self) {
         self.unblocked().await;
-        for stream in [OutputStream::Stdout, OutputStream::Stderr] {
-            if self.missed_of(stream) > 0 {
-                // Whoever hears the end of the call hears this first.
-                self.left_behind = false;
-                self.push(OutputChunk::new(stream, Vec::new()));
-                self.unblocked().await;
-            }
+        let Some(sink) = self.sink.take() else { return };
+        let both = [OutputStream::Stdout, OutputStream::Stderr];
+        let missed = both.map(|stream| OutputChunk {
+            missed: self.missed_of(stream),
+            ..OutputChunk::new(stream, Vec::new())
+        });
+        if missed.iter().all(|chunk| chunk.missed == 0) {
+            return;
         }
+        // The call does not wait for that. Whoever watches to the end takes it, or is gone.
+        tokio::spawn(async move {
+            for chunk in missed.into_iter().filter(|chunk| chunk.missed > 0) {
+                if sink.send(chunk).await.is_err() {
+                    return;
+                }
+            }
+        });
     }
 
     fn miss(&mut self, chunk: &OutputChunk) {
@@ -220,10 +229,15 @@ mod tests {
             stream.unblocked().await;
         }
         stream.is_over();
-        assert_eq!(taken(&mut watcher), ("a".to_owned(), 0));
         stream.finish().await;
-        assert_eq!(taken(&mut watcher), ("b".to_owned(), 0));
-        assert_eq!(taken(&mut watcher), (String::new(), 1));
+        for expected in [("a", 0), ("b", 0), ("", 1)] {
+            let chunk = watcher.recv().await.unwrap();
+            assert_eq!(
+                (chunk.bytes.as_slice(), chunk.missed),
+                (expected.0.as_bytes(), expected.1)
+            );
+        }
+        assert_eq!(watcher.recv().await, None);
     }
 
     #[tokio::test]

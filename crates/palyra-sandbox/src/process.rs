@@ -19,7 +19,6 @@ use crate::input::{Feeding, LiveInput};
 use crate::kit::{For, Lines};
 use crate::output::OutputSink;
 use crate::sandbox::{Inner, Sandbox};
-use crate::tier_c::TierCBackend;
 use crate::wire::{Decided, Order, Work};
 
 /// Runs one process.
@@ -159,7 +158,7 @@ pub(crate) fn report(
     ending: Ending,
 ) -> ExecutionReport {
     let (executor, enforcement) = match tier {
-        Tier::C => (TierCBackend::LinuxNamespaces.executor(), "tier_c"),
+        Tier::C => (inner.backend().executor(), "tier_c"),
         Tier::B | Tier::Builtin => ("sandbox_tier_b", "tier_b"),
     };
     let confined = !layers.is_empty();
@@ -227,10 +226,12 @@ fn prepare(
         tmp: None,
         lease: None,
     };
+    let mut run_as = plan.run_as;
     let (masked, tmp, caged) = match plan.tier {
         Tier::C => {
             let made = caged::for_process(inner, &plan)?;
             means.lease = made.lease;
+            run_as = made.run_as;
             (made.masked, None, Some(made.order))
         }
         Tier::B | Tier::Builtin => {
@@ -261,7 +262,7 @@ fn prepare(
             },
             terminal,
         },
-        run_as: plan.run_as,
+        run_as,
         limits: plan.limits,
         landlock_abi: walls.abi().number(),
         masked,

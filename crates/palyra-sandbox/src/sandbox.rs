@@ -48,6 +48,8 @@ pub struct SandboxSettings {
     pub masked: Vec<PathBuf>,
     /// Where the times in reports come from.
     pub clock: Arc<dyn Clock>,
+    /// What makes the walls of Tier-C; none means whatever is found to work.
+    pub tier_c: Option<TierCBackend>,
 }
 
 /// The sandbox could not even be set up. (A machine that lacks a layer is not this: see
@@ -393,16 +395,42 @@ impl Inner {
             Ok(Err(why)) => return self.refused(why),
             Err(_) => return self.refused("the sandbox helper does not answer"),
         };
-        let why = match tokio::time::timeout(PROBE, self.try_cage()).await {
-            Ok(Ok(())) => None,
-            Ok(Err(why)) => Some(why),
-            Err(_) => Some("the sandbox helper does not answer".to_owned()),
-        };
+        let mut whys = Vec::new();
+        for backend in self.candidates() {
+            let why = match tokio::time::timeout(PROBE, self.try_cage(backend)).await {
+                Ok(Ok(())) => {
+                    return SandboxStatus {
+                        tier_c: Some(backend),
+                        tier_c_why: None,
+                        ..plain
+                    };
+                }
+                Ok(Err(why)) => why,
+                Err(_) => "the sandbox helper does not answer".to_owned(),
+            };
+            whys.push(why);
+        }
         SandboxStatus {
-            tier_c: why.is_none().then_some(TierCBackend::LinuxNamespaces),
-            tier_c_why: why,
+            tier_c: None,
+            tier_c_why: Some(whys.join("; and ")),
             ..plain
         }
+    }
+
+    /// What is tried, in this order: what the settings name and nothing else, or our own helper and
+    /// then the program that some hosts grant more.
+    fn candidates(&self) -> Vec<TierCBackend> {
+        match self.settings.tier_c {
+            Some(backend) => vec![backend],
+            None => vec![TierCBackend::LinuxNamespaces, TierCBackend::LinuxBubblewrap],
+        }
+    }
+
+    /// What makes the walls of Tier-C here; without any, what would be asked to.
+    pub(crate) fn backend(&self) -> TierCBackend {
+        let asked = self.settings.tier_c;
+        let usual = asked.unwrap_or(TierCBackend::LinuxNamespaces);
+        self.status().tier_c.unwrap_or(usual)
     }
 
     async fn try_walls(&self) -> Result<Option<PathBuf>, String> {
@@ -447,20 +475,34 @@ impl Inner {
     }
 
     /// A cage around an empty folder of ours.
-    async fn try_cage(&self) -> Result<(), String> {
+    async fn try_cage(&self, backend: TierCBackend) -> Result<(), String> {
+        match backend {
+            TierCBackend::LinuxNamespaces | TierCBackend::LinuxBubblewrap => {}
+            TierCBackend::MacosSandboxExec | TierCBackend::WindowsJobObject => {
+                return Err(format!("`{}` does not run on Linux", backend.executor()));
+            }
+        }
         let walls = self.walls()?;
         let text = |error: io::Error| error.to_string();
-        let run_as = if rustix::process::geteuid().is_root() {
-            RunAs::Lent { uid: 0, gid: 0 }
-        } else {
-            RunAs::Daemon
+        // Who cannot lend a uid is tried with a folder of one that nobody has.
+        let spare = self.uids.lend();
+        let owner = match backend {
+            TierCBackend::LinuxBubblewrap => spare.as_ref().map_or(NOBODY, Lease::first),
+            TierCBackend::LinuxNamespaces
+            | TierCBackend::MacosSandboxExec
+            | TierCBackend::WindowsJobObject => 0,
         };
-        let folder = Folder::make(self.temp().map_err(text)?, None).map_err(text)?;
+        let (run_as, given_to) = match (rustix::process::geteuid().is_root(), owner) {
+            (false, _) => (RunAs::Daemon, None),
+            (true, 0) => (RunAs::Lent { uid: 0, gid: 0 }, None),
+            (true, id) => (RunAs::Lent { uid: id, gid: id }, Some((id, id))),
+        };
+        let folder = Folder::make(self.temp().map_err(text)?, given_to).map_err(text)?;
         let workspace = folder.made().path.canonicalize().map_err(text)?;
-        let made = caged::for_probe(self, &workspace, folder.made().id, run_as)?;
+        let made = caged::for_probe(self, backend, &workspace, folder.made().id, run_as)?;
         let order = Order {
             work: Work::Probe,
-            run_as,
+            run_as: made.run_as,
             limits: probe_limits(),
             landlock_abi: walls.abi().number(),
             masked: made.masked,

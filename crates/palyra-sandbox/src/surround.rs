@@ -23,10 +23,12 @@ const MOST_HANDLES: usize = 512;
 
 /// Whether a name in `/dev` is a terminal. Those that exist are somebody's: a call that could open
 /// one would read what is typed there, and write what looks like a prompt of ours. A terminal that
-/// a call makes for itself (through `ptmx`) needs none of these names.
+/// a call makes for itself (through `ptmx`) needs none of these names. `tty` is whichever is one's
+/// own: a call leads its session, so it has none but one that was made for it.
 fn is_terminal(name: &std::ffi::OsStr) -> bool {
     let name = name.as_encoded_bytes();
-    name == b"pts" || name == b"console" || name.starts_with(b"tty") || name.starts_with(b"vcs")
+    let numbered = name.starts_with(b"tty") && name != b"tty";
+    name == b"pts" || name == b"console" || numbered || name.starts_with(b"vcs")
 }
 
 /// For whom the tree is granted.
@@ -292,6 +294,7 @@ mod tests {
         let granted = [
             "/bin",
             "/dev/sda",
+            "/dev/tty",
             "/home/u/.palyra2",
             "/home/u/work",
             "/home/v",
@@ -307,6 +310,7 @@ mod tests {
         let granted = [
             "/bin",
             "/dev/sda",
+            "/dev/tty",
             "/home/u/.palyra2",
             "/home/u/work",
             "/home/v",

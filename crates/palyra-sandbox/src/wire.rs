@@ -19,6 +19,7 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::tier_c::TierCBackend;
 use crate::tier_c::cage::Cage;
 use crate::tier_c::uids::ORDINARY;
 
@@ -27,6 +28,10 @@ pub(crate) const PACKET: usize = 32 * 1024;
 
 /// Says "end this call" on a report socket.
 pub(crate) const END_IT: &[u8] = b"k";
+
+/// Says that the order in the memory file is for a cage that another program builds. It goes to the
+/// targets of Tier-B, and there is no ruleset with it.
+pub(crate) const WRAPPED: &[u8] = b"w";
 
 /// The most descriptors that any packet carries.
 const MOST_HANDLES: usize = 6;
@@ -49,6 +54,8 @@ pub(crate) struct Order {
 /// A cage, and whom a root daemon runs it as.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct CagedOrder {
+    /// Who builds it.
+    pub(crate) backend: TierCBackend,
     pub(crate) cage: Cage,
     pub(crate) lent: Option<Lent>,
 }

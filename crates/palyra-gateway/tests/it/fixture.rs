@@ -41,6 +41,7 @@ impl House {
             helper: own.join("no-helper"),
             masked: vec![own.clone()],
             clock: Arc::clone(&clock),
+            tier_c: None,
         });
         let folds: Vec<Box<dyn Fold>> = vec![
             Box::new(CallsFold),

@@ -56,6 +56,7 @@ impl Place {
             helper: env!("CARGO_BIN_EXE_palyra-jail").into(),
             masked: vec![self.home.clone()],
             clock: Arc::new(SystemClock),
+            tier_c: None,
         };
         Sandbox::start(settings).await.unwrap()
     }

@@ -16,24 +16,28 @@ use rustix::thread::{Gid, Uid};
 
 use super::left_out::Wall;
 use super::self_test::Ahead;
-use super::server::Shared;
+use super::server::Basis;
 use super::sight;
 use super::target::{self, Program, Refusal};
 use super::terminal::Terminal;
 use super::{files, init};
 use crate::landlock::{self, Abi, Access, Ruleset};
 use crate::sys;
+use crate::tier_c::TierCBackend;
 use crate::tier_c::cage::Writing;
 use crate::wire::{CagedOrder, Handles, Order, Work};
 
 /// A call in a cage, as both of its processes know it.
 pub(super) struct Caged<'a> {
-    pub(super) shared: &'a Shared,
+    pub(super) basis: &'a Basis,
     pub(super) supervisor: Pid,
     pub(super) order: &'a Order,
     pub(super) caged: &'a CagedOrder,
     pub(super) handles: &'a Handles<OwnedFd>,
     pub(super) ahead: &'a Ahead,
+    /// As whose a file is seen here that was made outside, by whom the call runs as; only where
+    /// another program made the namespaces.
+    pub(super) witness: Option<u32>,
 }
 
 /// Its life. The result is its exit code, unless it became another program.
@@ -59,12 +63,18 @@ pub(super) fn rehearse(packet: &mut [u8], ahead: &Ahead) {
 
 impl Caged<'_> {
     fn misses(&self, wall: Wall) -> bool {
-        self.shared.missing == Some(wall)
+        self.basis.missing == Some(wall)
     }
 
     /// A network of its own, with a loopback for servers that a test starts and talks to.
     fn own_network(&self) -> Result<(), Refusal> {
-        if !self.caged.cage.isolated_network || self.misses(Wall::Network) {
+        let made_already = match self.caged.backend {
+            TierCBackend::LinuxNamespaces => false,
+            TierCBackend::LinuxBubblewrap
+            | TierCBackend::MacosSandboxExec
+            | TierCBackend::WindowsJobObject => true,
+        };
+        if made_already || !self.caged.cage.isolated_network || self.misses(Wall::Network) {
             return Ok(());
         }
         sys::unshare(libc::CLONE_NEWNET)
@@ -119,7 +129,7 @@ impl Caged<'_> {
                 .map_err(|error| Refusal::degraded("dropping capabilities", error))?;
         }
         if !self.misses(Wall::Seccomp) {
-            let filters = &self.shared.filters;
+            let filters = &self.basis.filters;
             filters
                 .put_on(work)
                 .map_err(|error| Refusal::degraded("seccomp", error))?;
@@ -129,8 +139,9 @@ impl Caged<'_> {
             limits: &limits,
             lent: self.caged.lent,
             isolated_network: self.caged.cage.isolated_network,
-            outside: &self.shared.namespaces,
-            ids: self.shared.ids,
+            outside: &self.basis.namespaces,
+            ids: self.basis.ids,
+            witness: self.witness,
         };
         let workspace = self.workspace();
         let seen = sight::Seen::look(masked, &limits, workspace, self.ahead);

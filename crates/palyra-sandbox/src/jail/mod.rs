@@ -11,6 +11,9 @@
 //! In Tier-C a target's place is taken by the first process of a cage (`init`), which builds it
 //! (`mounts`) and starts the target as the second one (`caged`).
 //!
+//! Where only `bwrap` is granted namespaces, a target lets it build the cage (`wrapped`), and the
+//! first process in there is this program again (`inner`).
+//!
 //! Whether the walls stand is looked at by `self_test`: what both tiers have; `observe` and `sight`
 //! what only Tier-B and Tier-C have.
 //!
@@ -26,6 +29,7 @@ mod children;
 mod doctor;
 mod files;
 mod init;
+mod inner;
 mod left_out;
 mod mounts;
 mod observe;
@@ -37,6 +41,7 @@ mod status;
 mod supervisor;
 mod target;
 mod terminal;
+mod wrapped;
 
 pub(crate) use terminal::size as terminal_size;
 
@@ -49,13 +54,12 @@ use crate::controllers::Base;
 /// sockets of Tier-B and Tier-C, and standard output is a handle of the daemon's temporary folder.
 #[must_use]
 pub fn main() -> ExitCode {
-    if std::env::args_os()
-        .nth(1)
-        .is_some_and(|word| word == "doctor")
-    {
-        return doctor::main();
+    let mut words = std::env::args_os().skip(1);
+    match words.next() {
+        Some(word) if word == "doctor" => doctor::main(),
+        Some(word) if word == "inner" => inner::main(words),
+        Some(_) | None => start(None),
     }
-    start(None)
 }
 
 /// A helper that leaves out one wall. Only a program of the tests calls this: it shows that nothing

@@ -18,11 +18,12 @@ use palyra_core::plan::RunAs;
 use palyra_core::{FileId, Layer, Limits, ProgramId, RunErrorKind};
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use rustix::thread::{Gid, Uid};
+use serde::de::DeserializeOwned;
 
 use super::self_test::Ahead;
 use super::server::Shared;
 use super::terminal::{self, Terminal};
-use super::{files, init, observe};
+use super::{files, init, observe, wrapped};
 use crate::controllers::CallLimits;
 use crate::landlock::{self, Abi};
 use crate::wire::{self, Assignment, CallTmp, Decided, Handles, Order, PACKET, Report, Work};
@@ -80,10 +81,10 @@ pub(super) fn run(shared: &Shared, supervisor: Pid, link: &OwnedFd, whole: &Call
     let Ok(Some((length, handles))) = wire::receive(&shared.control, &mut packet) else {
         return 0;
     };
-    let Some(handles) = Handles::from_list(handles, true) else {
+    let inline = packet.get(..length).unwrap_or_default();
+    let Some(handles) = Handles::from_list(handles, inline != wire::WRAPPED) else {
         return DID_NOT_RUN;
     };
-    let inline = packet.get(..length).unwrap_or_default();
     let order = match parse(inline, handles.order.as_ref()) {
         Ok(order) => order,
         Err(error) => {
@@ -102,6 +103,9 @@ pub(super) fn run(shared: &Shared, supervisor: Pid, link: &OwnedFd, whole: &Call
     }
     let _ = whole.set(&order.limits);
     let ahead = ahead.with_limits(whole.observed());
+    if order.caged.is_some() {
+        return wrapped::run(shared, supervisor, &order, handles, &ahead);
+    }
     match carry_out(shared, supervisor, &order, &handles, &ahead) {
         Ok(()) => 0,
         Err(refusal) => refuse(&handles.report, refusal),
@@ -189,9 +193,13 @@ pub(super) fn refuse(report: &OwnedFd, refusal: Refusal) -> i32 {
 }
 
 pub(super) fn parse(inline: &[u8], file: Option<&OwnedFd>) -> io::Result<Order> {
-    let Some(file) = file else {
-        return Ok(serde_json::from_slice(inline)?);
-    };
+    match file {
+        Some(file) => parse_file(file),
+        None => Ok(serde_json::from_slice(inline)?),
+    }
+}
+
+pub(super) fn parse_file<T: DeserializeOwned>(file: &OwnedFd) -> io::Result<T> {
     let mut bytes = Vec::new();
     let file = File::from(file.try_clone()?);
     file.take(LARGEST_ORDER).read_to_end(&mut bytes)?;
@@ -199,7 +207,7 @@ pub(super) fn parse(inline: &[u8], file: Option<&OwnedFd>) -> io::Result<Order> 
 }
 
 /// This process dies when its supervisor does. A change of uid clears the setting.
-fn die_with(supervisor: Pid) -> io::Result<()> {
+pub(super) fn die_with(supervisor: Pid) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     if rustix::process::getppid() != Some(supervisor) {
         return Err(io::Error::other("the supervisor is gone"));
@@ -244,6 +252,7 @@ fn carry_out(
         .ok_or_else(|| Refusal::degraded("landlock", "there is no ruleset"))?;
     landlock::restrict_self(ruleset, abi).map_err(|error| Refusal::degraded("landlock", error))?;
     shared
+        .basis
         .filters
         .put_on(&order.work)
         .map_err(|error| Refusal::degraded("seccomp", error))?;

@@ -353,6 +353,7 @@ async fn without_a_helper_every_run_is_refused() {
         helper: "/nowhere/palyra-jail".into(),
         masked: vec!["/nowhere".into()],
         clock: Arc::new(SystemClock),
+        tier_c: None,
     })
     .await
     .unwrap();
@@ -380,6 +381,7 @@ async fn a_helper_that_does_not_build_walls_is_not_used() {
             helper: helper.into(),
             masked: vec!["/nowhere".into()],
             clock: Arc::new(SystemClock),
+            tier_c: None,
         })
         .await
         .unwrap();
@@ -407,6 +409,7 @@ async fn settings_without_a_mask_are_refused() {
             helper: jail(),
             masked,
             clock: Arc::new(SystemClock),
+            tier_c: None,
         };
         assert!(Sandbox::start(settings).await.is_err());
     }

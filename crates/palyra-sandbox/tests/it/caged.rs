@@ -108,6 +108,7 @@ async fn a_helper_without_one_of_the_walls_is_refused() {
             helper,
             masked: vec![house.path("deep/home")],
             clock: Arc::new(SystemClock),
+            tier_c: None,
         };
         let sandbox = Sandbox::start(settings).await.unwrap();
         let why = sandbox.status().why.or(sandbox.status().tier_c_why);

@@ -139,6 +139,7 @@ impl House {
             helper: jail(),
             masked: vec![path.join("deep/home")],
             clock: Arc::new(SystemClock),
+            tier_c: None,
         })
         .await
         .unwrap();
