@@ -13,6 +13,7 @@ use rustix::process::{DumpableBehavior, Pid};
 
 use super::caged::{self, Caged};
 use super::init;
+use super::left_out::Wall;
 use super::server::Basis;
 use super::target::{self, Refusal};
 use super::wrapped::{BEGUN, Given};
@@ -21,9 +22,15 @@ use crate::sys;
 use crate::tier_c::cage::{Cage, Step};
 use crate::wire::{self, Handles};
 
+/// What it is called by.
+pub(super) const WORD: &str = "inner";
+
 /// Its life, with the numbers of what it is handed: the link, what it is given, the order, the report
 /// socket, and the call's standard input, output and error.
-pub(super) fn main(numbers: impl Iterator<Item = std::ffi::OsString>) -> ExitCode {
+pub(super) fn main(
+    numbers: impl Iterator<Item = std::ffi::OsString>,
+    missing: Option<Wall>,
+) -> ExitCode {
     let handed: Option<Vec<OwnedFd>> = numbers
         .map(|word| word.to_str()?.parse().ok().and_then(sys::adopt))
         .collect();
@@ -39,7 +46,7 @@ pub(super) fn main(numbers: impl Iterator<Item = std::ffi::OsString>) -> ExitCod
         ruleset: None,
         order: Some(order),
     };
-    let code = match run(&link, &given, &handles) {
+    let code = match run(&link, &given, &handles, missing) {
         Ok(child) => {
             drop(handles);
             init::bury(child, &link)
@@ -49,7 +56,12 @@ pub(super) fn main(numbers: impl Iterator<Item = std::ffi::OsString>) -> ExitCod
     ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX))
 }
 
-fn run(link: &OwnedFd, given: &OwnedFd, handles: &Handles<OwnedFd>) -> Result<Pid, Refusal> {
+fn run(
+    link: &OwnedFd,
+    given: &OwnedFd,
+    handles: &Handles<OwnedFd>,
+    missing: Option<Wall>,
+) -> Result<Pid, Refusal> {
     let broke = |error: io::Error| Refusal::degraded("the helper inside", error);
     wire::send(link, BEGUN, &[]).map_err(broke)?;
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
@@ -67,7 +79,7 @@ fn run(link: &OwnedFd, given: &OwnedFd, handles: &Handles<OwnedFd>) -> Result<Pi
     let caged = order.caged.as_ref().ok_or_else(missing_cage)?;
     is_the_workspace(&caged.cage)?;
     let abi = Abi::of_this_kernel().unwrap_or(Abi::from_number(1));
-    let basis = Basis::new(abi, known.namespaces, known.ids, None);
+    let basis = Basis::new(abi, known.namespaces, known.ids, missing);
     let call = Caged {
         basis: &basis,
         supervisor: Pid::from_raw(known.supervisor).unwrap_or(Pid::INIT),

@@ -57,7 +57,7 @@ pub fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
     match words.next() {
         Some(word) if word == "doctor" => doctor::main(),
-        Some(word) if word == "inner" => inner::main(words),
+        Some(word) if word == inner::WORD => inner::main(words, None),
         Some(_) | None => start(None),
     }
 }
@@ -66,9 +66,11 @@ pub fn main() -> ExitCode {
 /// runs behind what is left.
 #[must_use]
 pub fn main_without(wall: &str) -> ExitCode {
-    match left_out::Wall::named(wall) {
-        Some(wall) => start(Some(wall)),
-        None => ExitCode::from(2),
+    let mut words = std::env::args_os().skip(1);
+    match (left_out::Wall::named(wall), words.next()) {
+        (Some(wall), Some(word)) if word == inner::WORD => inner::main(words, Some(wall)),
+        (Some(wall), _) => start(Some(wall)),
+        (None, _) => ExitCode::from(2),
     }
 }
 

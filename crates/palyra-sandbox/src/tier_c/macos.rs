@@ -8,51 +8,51 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use super::cage::{Cage, Step, Writing};
+use super::cage::{Cage, Step};
 
-/// The profile's text.
+/// The profile's text. `TMP` is the call's own folder for temporary files, given beside it.
 pub(crate) fn profile(cage: &Cage) -> String {
     let mut text = String::from(
         "(version 1)\n(deny default)\n(allow process-fork)\n(allow process-exec)\n\
          (allow signal (target same-sandbox))\n(allow sysctl-read)\n\
-         (allow file-read-metadata)\n",
+         (allow file-read-metadata)\n(allow file-read* file-write* (subpath (param \"TMP\")))\n",
     );
+    // The last rule that fits counts, so what is covered comes after what allows it.
+    let mut covers = String::new();
     for step in &cage.steps {
         match step {
-            Step::Read { at } => allow(&mut text, "file-read*", at),
-            Step::Workspace { at, .. } => allow(&mut text, "file-read*", at),
-            Step::Device { at } => {
-                allow(&mut text, "file-read* file-write-data file-ioctl", at);
+            Step::Read { at } => rule(&mut text, "allow file-read*", "subpath", at),
+            Step::Workspace { at, writable, .. } => {
+                let how = match writable {
+                    true => "allow file-read* file-write*",
+                    false => "allow file-read*",
+                };
+                rule(&mut text, how, "subpath", at);
             }
-            // The system's own links lead where they lead; terminals and processes are not apart.
-            Step::Link { .. }
+            Step::Device { at } => {
+                let how = "allow file-read* file-write-data file-ioctl";
+                rule(&mut text, how, "literal", at);
+            }
+            Step::Cover { at, .. } => rule(&mut covers, "deny file*", "subpath", at),
+            // A folder in memory stands for one that must not be written: there is none here. Links
+            // lead where they lead; terminals and processes are not apart.
+            Step::Scratch { .. }
+            | Step::Link { .. }
             | Step::Terminals
             | Step::Proc { .. }
-            | Step::Scratch { .. }
             | Step::Pin { .. } => {}
-            // After what allows it: the last rule that fits counts.
-            Step::Cover { .. } => {}
         }
     }
-    for (at, writing) in &cage.writable {
-        match writing {
-            Writing::Workspace | Writing::Scratch => allow(&mut text, "file-write*", at),
-        }
-    }
-    for step in &cage.steps {
-        if let Step::Cover { at, .. } = step {
-            let _ = writeln!(text, "(deny file* (subpath {}))", quoted(at));
-        }
-    }
+    text.push_str(&covers);
     text.push_str(match cage.isolated_network {
-        true => "(deny network*)\n(allow network* (local ip \"localhost:*\"))\n",
+        true => "(deny network*)\n",
         false => "(allow network*)\n(deny network* (remote unix-socket))\n",
     });
     text
 }
 
-fn allow(text: &mut String, what: &str, at: &Path) {
-    let _ = writeln!(text, "(allow {what} (subpath {}))", quoted(at));
+fn rule(text: &mut String, what: &str, reach: &str, at: &Path) {
+    let _ = writeln!(text, "({what} ({reach} {}))", quoted(at));
 }
 
 /// As the profile's language quotes text.

@@ -17,7 +17,7 @@ use palyra_core::{
     ProcessPlan, ProgramId, RunId, Stdin, SystemClock, Tier, Timestamp, ToolAttestation,
     ToolMetadata, ToolProposal, UserName,
 };
-use palyra_sandbox::{OutputSink, Sandbox, SandboxSettings};
+use palyra_sandbox::{OutputSink, Sandbox, SandboxSettings, TierCBackend};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -89,6 +89,19 @@ impl House {
         Self::with(Tier::C, run_as).await
     }
 
+    /// The same through `bwrap`. A root daemon's calls run as whom the house belongs to.
+    pub(crate) async fn wrapped() -> Self {
+        let run_as = if is_root() {
+            RunAs::Lent {
+                uid: OWNER,
+                gid: OWNER,
+            }
+        } else {
+            RunAs::Daemon
+        };
+        Self::by(Tier::C, run_as, Some(TierCBackend::LinuxBubblewrap)).await
+    }
+
     /// Tier-C of a root daemon in a house of root's own. Only as root.
     pub(crate) async fn caged_by_root() -> Self {
         Self::with(Tier::C, RunAs::Lent { uid: 0, gid: 0 }).await
@@ -110,6 +123,11 @@ impl House {
     }
 
     async fn with(tier: Tier, run_as: RunAs) -> Self {
+        // What these tests are about, whatever else the machine has.
+        Self::by(tier, run_as, Some(TierCBackend::LinuxNamespaces)).await
+    }
+
+    async fn by(tier: Tier, run_as: RunAs, tier_c: Option<TierCBackend>) -> Self {
         let root = tempfile::Builder::new()
             .prefix("palyra-it-")
             .tempdir()
@@ -139,7 +157,7 @@ impl House {
             helper: jail(),
             masked: vec![path.join("deep/home")],
             clock: Arc::new(SystemClock),
-            tier_c: None,
+            tier_c,
         })
         .await
         .unwrap();
