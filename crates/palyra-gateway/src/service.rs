@@ -16,7 +16,7 @@ use palyra_effects::Identity;
 use palyra_identity::Agents;
 use palyra_journal::{CallRecorder, Expected, JournalStore};
 use palyra_policy::PolicyEngine;
-use palyra_sandbox::{Fed, LiveInput, Sandbox};
+use palyra_sandbox::{Fed, Sandbox};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -29,7 +29,7 @@ use crate::people::People;
 use crate::policies::{Keeper, PolicyPlace};
 use crate::tools::{Place, Registry, unknown};
 use crate::waiting::Waiting;
-use crate::{recovery, workspace};
+use crate::{feeding, recovery, workspace};
 
 /// How the gateway behaves.
 #[derive(Debug, Clone)]
@@ -120,10 +120,10 @@ pub(crate) struct Inner {
 
 /// A call that runs or waits.
 pub(crate) struct Live {
-    principal: Principal,
+    pub(crate) principal: Principal,
     cancel: CancellationToken,
     /// Where what it is sent goes, if it takes anything.
-    input: Option<mpsc::Sender<Fed>>,
+    pub(crate) input: Option<mpsc::Sender<Fed>>,
 }
 
 /// What the end of the daemon did to calls that were under way.
@@ -268,11 +268,10 @@ impl GatewayService {
         if !takes_input && let Some(handle) = self.join(&facts) {
             return Ok(handle);
         }
-        let (feed, fed) = mpsc::channel(MOST_FED);
-        let input = takes_input.then(|| LiveInput {
-            window: wanted.window.unwrap_or_default(),
-            fed,
-        });
+        let (feed, input) = match takes_input {
+            true => Some(feeding::open(wanted.window)).unzip(),
+            false => (None, None),
+        };
         let (handle, shared, report, events) = CallHandle::new(facts.call.clone());
         let recorder = CallRecorder::new(
             self.0.journal.clone(),
@@ -293,7 +292,7 @@ impl GatewayService {
         let live = Live {
             principal: caller.principal.clone(),
             cancel: handle.shared.cancel.clone(),
-            input: takes_input.then_some(feed),
+            input: feed,
         };
         let place = LivePlace::take(&self.0, handle.call(), live);
         self.0.tasks.spawn(async move {
@@ -303,38 +302,6 @@ impl GatewayService {
             report.send_replace(Some(Arc::new(finished)));
         });
         Ok(handle)
-    }
-
-    /// Sends something to a call of the caller's own. Waits while the call has enough to read.
-    ///
-    /// # Errors
-    /// There is no such call, it takes nothing, or it is over.
-    pub async fn feed(&self, caller: &Caller, call: &str, fed: Fed) -> Result<(), Refusal> {
-        let own = |live: &&Live| live.principal == caller.principal;
-        let input = {
-            let live = self.0.lock_live();
-            let id = call.parse::<CallId>().ok();
-            let found = id.and_then(|id| live.get(&id)).filter(own);
-            found.map(|live| live.input.clone())
-        };
-        let input = input.ok_or_else(|| {
-            Refusal::new(
-                RefusalKind::NotFound,
-                "no_such_call",
-                format!("no call `{call}` of yours is running or waiting"),
-                "see `palyra calls list`",
-            )
-        })?;
-        let takes_none = || {
-            Refusal::new(
-                RefusalKind::Conflict,
-                "takes_no_input",
-                format!("the call `{call}` takes no input, or no more of it"),
-                "propose it with `interactive`, and send while it runs",
-            )
-        };
-        let sent = input.ok_or_else(takes_none)?.send(fed).await;
-        sent.map_err(|_| takes_none())
     }
 
     /// Ends what this agent runs and asks: it is no longer registered.
@@ -404,9 +371,6 @@ impl GatewayService {
         CallHandle::joined(&waiting.call()?, first)
     }
 }
-
-/// How many pieces wait to be read by a call before whoever sends has to.
-const MOST_FED: usize = 8;
 
 /// How long a cancelled call may take to be recorded when the daemon stops.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(10);

@@ -48,7 +48,7 @@ pub(crate) fn for_process(inner: &Inner, plan: &ProcessPlan) -> Result<Made, Ref
     made(inner, inner.backend(), cage, plan.run_as, masked)
 }
 
-/// The cage of a file tool: its workspace and nothing else.
+/// The cage of a file tool: its workspace and, where our own helper builds it, nothing else.
 pub(crate) fn for_files(inner: &Inner, plan: &FilePlan) -> Result<Made, Refused> {
     let masked = places(inner, &plan.masked)?;
     let writable = match plan.operation {
@@ -65,7 +65,9 @@ pub(crate) fn for_files(inner: &Inner, plan: &FilePlan) -> Result<Made, Refused>
         egress: EgressEnforcementMode::Strict,
         proc: ProcView::Pids,
         scratch: plan.limits.scratch,
-        with_system: false,
+        // The helper starts anew inside, and needs its libraries for that. Landlock grants the
+        // workspace alone in either case.
+        with_system: inner.backend() == TierCBackend::LinuxBubblewrap,
     };
     let cage = cage::plan(&inner.host, &wanted).map_err(|why| no_cage(&why))?;
     made(inner, inner.backend(), cage, plan.run_as, masked)

@@ -74,10 +74,11 @@ fn bytes(text: &str) -> CallInput {
 }
 
 fn status(refused: Result<InputTaken, ClientError>) -> u16 {
-    match refused.unwrap_err() {
-        ClientError::Refused { status, .. } => status,
-        other => panic!("{other:?}"),
-    }
+    let error = refused.unwrap_err();
+    let ClientError::Refused { status, .. } = error else {
+        panic!("{error:?}");
+    };
+    status
 }
 
 /// What is written is heard before the call ends: it does not end before it is answered.

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use palyra_core::plan::RunAs;
-use palyra_core::{EgressEnforcementMode, Ending, SystemClock};
+use palyra_core::{EgressEnforcementMode, Ending, FileOperation, SystemClock};
 use palyra_sandbox::{Sandbox, SandboxSettings, TierCBackend};
 use tokio_util::sync::CancellationToken;
 
@@ -90,6 +90,40 @@ async fn bubblewrap_builds_the_same_cage() {
         ("kill -15 $$", Ending::Signalled { signal: 15 }),
     ] {
         assert_eq!(house.sh(script).await.report.ending, ending, "{script}");
+    }
+}
+
+#[tokio::test]
+async fn file_tools_work_through_bubblewrap_and_reach_their_workspace_only() {
+    let Some(house) = house().await else { return };
+    let write = FileOperation::Write {
+        path: "made".into(),
+        content: "by a tool".to_owned(),
+        create_parents: false,
+    };
+    let ran = house.file(write).await;
+    assert_eq!(
+        ran.report.ending,
+        Ending::Exited { code: 0 },
+        "{:?}",
+        ran.report
+    );
+    let read = |path: &str| FileOperation::Read {
+        path: path.into(),
+        max_bytes: 100,
+    };
+    let ran = house.file(read("made")).await;
+    assert!(
+        ran.output.to_string().contains("by a tool"),
+        "{:?}",
+        ran.output
+    );
+    std::os::unix::fs::symlink("/etc/passwd", house.path("work/link")).unwrap();
+    for path in ["link", "../deep/beside"] {
+        assert!(matches!(
+            house.file(read(path)).await.report.ending,
+            Ending::Failed { .. }
+        ));
     }
 }
 

@@ -61,6 +61,17 @@ pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
+/// As whom Tier-C runs in a house of somebody's.
+fn lent() -> RunAs {
+    match is_root() {
+        true => RunAs::Lent {
+            uid: OWNER,
+            gid: OWNER,
+        },
+        false => RunAs::Daemon,
+    }
+}
+
 impl House {
     /// Tier-B, under the uid of this test, or that of somebody else if this is root: then everything
     /// in the house belongs to them, and what holds them back is not the file's owner.
@@ -78,28 +89,12 @@ impl House {
 
     /// Tier-C. A root daemon lends a uid, and everything in the house belongs to somebody else.
     pub(crate) async fn caged() -> Self {
-        let run_as = if is_root() {
-            RunAs::Lent {
-                uid: OWNER,
-                gid: OWNER,
-            }
-        } else {
-            RunAs::Daemon
-        };
-        Self::with(Tier::C, run_as).await
+        Self::with(Tier::C, lent()).await
     }
 
     /// The same through `bwrap`. A root daemon's calls run as whom the house belongs to.
     pub(crate) async fn wrapped() -> Self {
-        let run_as = if is_root() {
-            RunAs::Lent {
-                uid: OWNER,
-                gid: OWNER,
-            }
-        } else {
-            RunAs::Daemon
-        };
-        Self::by(Tier::C, run_as, Some(TierCBackend::LinuxBubblewrap)).await
+        Self::by(Tier::C, lent(), Some(TierCBackend::LinuxBubblewrap)).await
     }
 
     /// Tier-C of a root daemon in a house of root's own. Only as root.
