@@ -76,7 +76,7 @@ impl Drop for HandedThrough {
 pub fn restore() {
     if let Some(before) = lock().take() {
         // Nobody is left to tell when the terminal is gone.
-        let _ = rustix::termios::tcsetattr(std::io::stdin(), OptionalActions::Drain, &before);
+        let _ = rustix::termios::tcsetattr(std::io::stdin(), OptionalActions::Now, &before);
     }
 }
 

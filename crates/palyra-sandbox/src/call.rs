@@ -249,14 +249,6 @@ impl Live {
                     Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
                     Ok(None) | Err(_) => break None,
                 },
-                () = ready(self.stdout.as_ref()), if free && self.stdout.is_some() => {
-                    read(&mut self.stdout, &mut buffer, &mut stdout, &mut stream, Source::announced);
-                }
-                () = ready(self.stderr.as_ref()), if free && self.stderr.is_some() => {
-                    read(&mut self.stderr, &mut buffer, &mut stderr, &mut stream, Source::announced);
-                }
-                () = stream.unblocked(), if !free => {}
-                () = feeding.step(), if feeding.is_busy() => {}
                 () = cancel.cancelled(), if known.told_to_end.is_none() => {
                     known.told_to_end = Some("the call was cancelled".to_owned());
                     give_up = give_up.min(Instant::now() + GRACE);
@@ -267,6 +259,15 @@ impl Live {
                     give_up = give_up.min(Instant::now() + GRACE);
                     let _ = wire::send(self.report.get_ref(), wire::END_IT, &[]);
                 }
+                // Before what it writes: a flood of that must not keep Ctrl-C from it.
+                () = feeding.step(), if feeding.is_busy() => {}
+                () = ready(self.stdout.as_ref()), if free && self.stdout.is_some() => {
+                    read(&mut self.stdout, &mut buffer, &mut stdout, &mut stream, Source::announced);
+                }
+                () = ready(self.stderr.as_ref()), if free && self.stderr.is_some() => {
+                    read(&mut self.stderr, &mut buffer, &mut stderr, &mut stream, Source::announced);
+                }
+                () = stream.unblocked(), if !free => {}
                 () = tokio::time::sleep_until(give_up) => break None,
             }
         };

@@ -12,6 +12,15 @@ fn daemons() -> Vec<(Daemon, &'static str)> {
     } else {
         daemons.push((Daemon::start(), "b"));
     }
+    if std::path::Path::new("/usr/bin/bwrap").exists() {
+        let wrapped =
+            Daemon::builder().config("[sandbox]\ntier_c_backend = \"linux_bubblewrap\"\n");
+        let wrapped = match palyra_testkit::is_root() {
+            true => wrapped.uid(64_012),
+            false => wrapped,
+        };
+        daemons.push((wrapped.start(), "c"));
+    }
     daemons
 }
 
@@ -55,6 +64,12 @@ fn a_shell_in_a_call_is_a_shell() {
         terminal.keys("\u{3}");
         terminal.line("echo interrupted $?");
         terminal.sees("interrupted 130");
+        // Also out of a flood.
+        terminal.line("yes flood");
+        terminal.sees("flood\r\nflood");
+        terminal.keys("\u{3}");
+        terminal.line("echo stop''ped $?");
+        terminal.sees("stopped 130");
         // Job control: the shell leads its session, and the terminal is its own.
         terminal.line("echo be''gun; sleep 600");
         terminal.sees("begun");
