@@ -72,7 +72,6 @@ fn carry_out(
     handles: Handles<OwnedFd>,
     ahead: &Ahead,
 ) -> Result<End, Refusal> {
-    let broke = |error: io::Error| Refusal::degraded("bwrap", error);
     let (Some(caged), Some(order_file)) = (&order.caged, &handles.order) else {
         let message = "the order is not for a cage";
         return Err(Refusal::new(RunErrorKind::RuntimeFailure, message));
@@ -81,35 +80,17 @@ fn carry_out(
         .into_iter()
         .find(|place| Path::new(place).exists())
         .ok_or_else(|| unavailable("it is not installed"))?;
+    let broke = |error: io::Error| Refusal::degraded("bwrap", error);
     // Before this process is somebody else, who may not look at its files in /proc.
     let own_program = rustix::fs::open("/proc/self/exe", OFlags::RDONLY, Mode::empty())
         .map_err(|error| broke(error.into()))?;
     target::become_user(order.run_as).map_err(|error| Refusal::degraded("the uid", error))?;
     target::die_with(supervisor).map_err(broke)?;
-    let ids = (rustix::process::geteuid(), rustix::process::getegid());
-    if ids.0.is_root() {
-        return Err(unavailable(
-            "nothing runs as root, and it cannot lend a uid",
-        ));
-    }
-    let given = Given {
-        supervisor: supervisor.as_raw_nonzero().get(),
-        ids: (ids.0.as_raw(), ids.1.as_raw()),
-        namespaces: shared.basis.namespaces.clone(),
-        ahead: ahead.clone(),
-    };
-    let given = serde_json::to_vec(&given).map_err(io::Error::from);
-    let given = given.and_then(|bytes| memory_file(&bytes)).map_err(broke)?;
+    let given = give(shared, supervisor, ahead)?;
+    let (link, far_link) = link().map_err(broke)?;
+    // It was read here, from the same place.
     rustix::fs::seek(order_file, rustix::fs::SeekFrom::Start(0))
         .map_err(|error| broke(error.into()))?;
-    let (link, far_link) = rustix::net::socketpair(
-        AddressFamily::UNIX,
-        SocketType::SEQPACKET,
-        SocketFlags::CLOEXEC,
-        None,
-    )
-    .map_err(|error| broke(error.into()))?;
-    let complaints = memory_file(b"").map_err(broke)?;
     let handed = [
         &far_link,
         &given,
@@ -120,23 +101,63 @@ fn carry_out(
         &handles.stderr,
     ];
     let words = words(&caged.cage, &own_program, &handed).map_err(broke)?;
-    let program = CString::new(bwrap).map_err(|error| broke(error.into()))?;
-    let child = sys::fork(None, || {
-        let ready = || -> io::Result<()> {
-            rustix::stdio::dup2_stderr(&complaints)?;
-            for handle in handed.into_iter().chain([&own_program]) {
-                rustix::io::fcntl_setfd(handle, FdFlags::empty())?;
-            }
-            Ok(())
-        };
+    let complaints = memory_file(b"").map_err(broke)?;
+    let inherited = handed.into_iter().chain([&own_program]);
+    let child = start(bwrap, &words, inherited, &complaints).map_err(broke)?;
+    // Those inside have their own copies, and their end has to be seen.
+    drop((far_link, handles));
+    wait_for(child, &link, complaints)
+}
+
+/// What the helper inside is given, made by whom the call runs as, who is never root.
+fn give(shared: &Shared, supervisor: Pid, ahead: &Ahead) -> Result<OwnedFd, Refusal> {
+    let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+    if uid.is_root() {
+        let why = "nothing runs as root, and it cannot lend a uid";
+        return Err(unavailable(why));
+    }
+    let given = Given {
+        supervisor: supervisor.as_raw_nonzero().get(),
+        ids: (uid.as_raw(), gid.as_raw()),
+        namespaces: shared.basis.namespaces.clone(),
+        ahead: ahead.clone(),
+    };
+    let bytes = serde_json::to_vec(&given).map_err(io::Error::from);
+    let file = bytes.and_then(|bytes| memory_file(&bytes));
+    file.map_err(|error| Refusal::degraded("bwrap", error))
+}
+
+fn link() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (unix, packets) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+    Ok(rustix::net::socketpair(
+        unix,
+        packets,
+        SocketFlags::CLOEXEC,
+        None,
+    )?)
+}
+
+/// Starts `bwrap`, which inherits these and nothing else, and complains into a file.
+fn start<'a>(
+    bwrap: &str,
+    words: &[CString],
+    inherited: impl Iterator<Item = &'a OwnedFd>,
+    complaints: &OwnedFd,
+) -> io::Result<Pid> {
+    let program = CString::new(bwrap)?;
+    let ready = || -> io::Result<()> {
+        rustix::stdio::dup2_stderr(complaints)?;
+        for handle in inherited {
+            rustix::io::fcntl_setfd(handle, FdFlags::empty())?;
+        }
+        Ok(())
+    };
+    sys::fork(None, || {
         if ready().is_ok() {
-            drop(sys::exec(&program, &words, &[]));
+            drop(sys::exec(&program, words, &[]));
         }
         DID_NOT_RUN
-    });
-    let child = child.map_err(broke)?;
-    drop((far_link, handles, given, own_program));
-    wait_for(child, &link, complaints)
+    })
 }
 
 fn words(cage: &Cage, program: &OwnedFd, handed: &[&OwnedFd]) -> io::Result<Vec<CString>> {
