@@ -166,6 +166,41 @@ pub struct CallRequest {
     /// The folder to work on, absolute; an agent's is fixed and need not be given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
+    /// How large your terminal is, for a call with `interactive: "terminal"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<Window>,
+}
+
+/// How large a terminal is, in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Window {
+    /// Lines.
+    pub rows: u16,
+    /// Characters in a line.
+    pub columns: u16,
+}
+
+/// Something for a call that takes input while it runs. All of it at once, in this order.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CallInput {
+    /// Your terminal is this large now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<Window>,
+    /// Bytes for it to read, at most 64 KiB of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base64: Option<String>,
+    /// Nothing more comes: a pipe ends, and in a terminal Ctrl-D is typed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub end: bool,
+}
+
+/// What was sent is on its way to the call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct InputTaken {
+    /// To which one.
+    pub call_id: String,
 }
 
 /// How a call came out; apart from the exit code of what it ran.
@@ -253,6 +288,10 @@ pub enum CallEvent {
         stream: OutputStream,
         /// The bytes.
         base64: String,
+        /// How many bytes of this stream before these were not sent, because you took nothing for
+        /// a while. As far as they are kept, they are in the result.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        missed: u64,
     },
     /// It ended; nothing follows.
     Finished {
@@ -264,6 +303,14 @@ pub enum CallEvent {
         /// Why.
         error: Problem,
     },
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde calls it with a reference"
+)]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// A call, as listed.

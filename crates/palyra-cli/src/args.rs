@@ -149,6 +149,12 @@ pub struct Exec {
     /// Read standard input to its end and give it to the program (UTF-8 only)
     #[arg(long)]
     pub stdin: bool,
+    /// Pass standard input on while it runs
+    #[arg(short, long, conflicts_with = "stdin")]
+    pub interactive: bool,
+    /// Give it a terminal of its own, and be in front of it: `-it -- bash`
+    #[arg(short, long, requires = "interactive")]
+    pub tty: bool,
     /// The program and its arguments; put `--` before them
     #[arg(
         value_name = "PROG",

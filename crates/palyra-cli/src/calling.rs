@@ -16,7 +16,9 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::{COMMAND, DIM, Output, STRONG, pretty};
 use crate::safe;
+use crate::sending::{self, Along, Sending};
 use crate::session::Session;
+use crate::terminal::HandedThrough;
 use crate::when;
 
 /// The call that goes on, for whoever has to say that it was cancelled.
@@ -42,6 +44,19 @@ pub struct Calling {
     pub what: String,
     /// Which command makes it.
     pub by: By,
+    /// What it is sent while it runs.
+    pub input: Input,
+}
+
+/// What a call is sent while it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Input {
+    /// Nothing.
+    None,
+    /// Standard input.
+    Stdin,
+    /// What is typed on the terminal; what it writes is shown there.
+    Terminal,
 }
 
 impl Calling {
@@ -51,16 +66,14 @@ impl Calling {
     /// It could not be proposed, or the conversation broke.
     pub async fn run(self, client: &mut Client, session: &Session) -> Result<Exit, Failure> {
         let output = &session.output;
-        let Heard {
-            result,
-            output_came,
-        } = self.hear(client, session).await?;
+        let Heard { result, shown } = self.hear(client, session).await?;
         match (&result.output, self.by) {
             _ if output.is_json() => output.document(&result)?,
             (Some(value), By::Call) => output.text(&format!("{}\n", pretty(value)))?,
-            // A call that joined another hears nothing while it runs.
-            (Some(value), By::Exec) if !output_came => pass_on(value, output)?,
-            (Some(_), By::Exec) | (None, By::Exec | By::Call) => {}
+            (Some(_), By::Exec) if self.input == Input::Terminal => {}
+            // A call that joined another hears nothing while it runs, and who was slow not all.
+            (Some(value), By::Exec) => shown.rest(value, output)?,
+            (None, By::Exec | By::Call) => {}
         }
         explain(&result, output);
         Ok(Exit::of_result(&result, self.by == By::Exec))
@@ -73,10 +86,14 @@ impl Calling {
     async fn hear(&self, client: &mut Client, session: &Session) -> Result<Heard, Failure> {
         let output = &session.output;
         let mut events = client.call_events(self.body.clone()).await?;
-        let (mut waited, mut output_came) = (false, false);
+        let (mut waited, mut shown, mut call) = (false, Shown::default(), String::new());
+        // Dropped in this order: nothing is sent any more, then the terminal is put back.
+        let mut handed_through = None;
+        let mut sending = None;
         loop {
             match events.next().await? {
                 Some(CallEvent::Accepted { call_id }) => {
+                    call.clone_from(&call_id);
                     let _ = UNDER_WAY.set(call_id);
                 }
                 Some(CallEvent::ApprovalPending {
@@ -90,20 +107,28 @@ impl Calling {
                     let what = found.as_ref().unwrap_or(&self.what);
                     tell_waiting(what, &approval_id, &expires_at, joined, output);
                 }
-                Some(CallEvent::Started) if waited => output.note("approved; it runs"),
-                Some(CallEvent::Started) => {}
-                Some(CallEvent::Output { stream, base64 }) => {
-                    output_came = true;
-                    if self.by == By::Exec && !output.is_json() {
-                        output.raw(stream, &STANDARD.decode(base64).map_err(garbled)?)?;
+                Some(CallEvent::Started) => {
+                    if waited {
+                        output.note("approved; it runs");
+                    }
+                    // Not sooner: until then Ctrl-C is for us.
+                    (handed_through, sending) = self.input.begin(&call, session).await?;
+                }
+                Some(CallEvent::Output {
+                    stream,
+                    base64,
+                    missed,
+                }) if self.by == By::Exec && !output.is_json() => {
+                    let bytes = STANDARD.decode(base64).map_err(garbled)?;
+                    if self.input == Input::Terminal || shown.follows(stream, missed, &bytes) {
+                        output.raw(stream, &bytes)?;
                     }
                 }
+                Some(CallEvent::Output { .. }) => {}
                 Some(CallEvent::Finished { result }) => {
+                    drop((sending, handed_through));
                     let result = *result;
-                    return Ok(Heard {
-                        result,
-                        output_came,
-                    });
+                    return Ok(Heard { result, shown });
                 }
                 Some(CallEvent::Refused { error }) => return Err(Failure::stated(None, error)),
                 None => {
@@ -151,27 +176,79 @@ fn tell_waiting(what: &str, approval: &str, expires_at: &str, joined: bool, outp
     }
 }
 
-/// The end of a call, and whether its output was passed on while it ran.
-struct Heard {
-    result: CallResult,
-    output_came: bool,
+impl Input {
+    /// The call runs: from now on what is typed is for it.
+    async fn begin(
+        self,
+        call: &str,
+        session: &Session,
+    ) -> Result<(Option<HandedThrough>, Option<Sending>), Failure> {
+        let along = match self {
+            Self::None => return Ok((None, None)),
+            Self::Stdin => Along::Nothing,
+            Self::Terminal => Along::Window,
+        };
+        let handed_through = (self == Self::Terminal).then(HandedThrough::begin);
+        let handed_through = handed_through.transpose()?;
+        let sending = sending::start(call, along, session).await?;
+        Ok((handed_through, Some(sending)))
+    }
 }
 
-/// Passes on what was kept of a process's output.
-fn pass_on(kept: &Value, output: &Output) -> Result<(), Failure> {
-    for (name, stream) in [
-        ("stdout", OutputStream::Stdout),
-        ("stderr", OutputStream::Stderr),
-    ] {
-        let Some(kept) = kept.get(name) else { continue };
-        let member = |name: &str| kept.get(name).and_then(Value::as_str);
-        match (member("text"), member("base64")) {
-            (Some(text), _) => output.raw(stream, text.as_bytes())?,
-            (None, Some(bytes)) => output.raw(stream, &STANDARD.decode(bytes).map_err(garbled)?)?,
-            (None, None) => {}
+/// The end of a call, and what of its output was passed on while it ran.
+struct Heard {
+    result: CallResult,
+    shown: Shown,
+}
+
+/// How much of each stream was passed on while the call ran.
+#[derive(Debug, Default)]
+struct Shown {
+    stdout: Passed,
+    stderr: Passed,
+}
+
+#[derive(Debug, Default)]
+struct Passed {
+    bytes: usize,
+    /// Something was missed: what follows waits for the end, to come in its place.
+    gap: bool,
+}
+
+impl Shown {
+    /// Whether this piece follows what was passed on; it is taken to be passed on then.
+    fn follows(&mut self, stream: OutputStream, missed: u64, bytes: &[u8]) -> bool {
+        let passed = match stream {
+            OutputStream::Stdout => &mut self.stdout,
+            OutputStream::Stderr => &mut self.stderr,
+        };
+        passed.gap |= missed > 0;
+        if !passed.gap {
+            passed.bytes += bytes.len();
         }
+        !passed.gap
     }
-    Ok(())
+
+    /// Passes on what was kept of a process's output and not passed on yet.
+    fn rest(&self, kept: &Value, output: &Output) -> Result<(), Failure> {
+        for (name, stream, passed) in [
+            ("stdout", OutputStream::Stdout, &self.stdout),
+            ("stderr", OutputStream::Stderr, &self.stderr),
+        ] {
+            let Some(kept) = kept.get(name) else { continue };
+            if passed.bytes > 0 && !passed.gap {
+                continue;
+            }
+            let member = |name: &str| kept.get(name).and_then(Value::as_str);
+            let all = match (member("text"), member("base64")) {
+                (Some(text), _) => text.as_bytes().to_vec(),
+                (None, Some(bytes)) => STANDARD.decode(bytes).map_err(garbled)?,
+                (None, None) => continue,
+            };
+            output.raw(stream, all.get(passed.bytes..).unwrap_or_default())?;
+        }
+        Ok(())
+    }
 }
 
 /// Says what the exit code and the output alone would not.

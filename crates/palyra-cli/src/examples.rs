@@ -75,6 +75,10 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
                 "palyra exec --stdin -- sort < names.txt",
                 "with what this shell gives it",
             ),
+            (
+                "palyra exec -it -- bash",
+                "a shell in there, in a terminal of its own",
+            ),
             ("palyra exec --json -- id", "the whole result as JSON"),
         ],
     ),

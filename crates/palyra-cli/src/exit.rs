@@ -145,6 +145,8 @@ pub enum Exit {
     Ours(Meaning),
     /// The code of what `exec` ran.
     Childs(u8),
+    /// A signal to ourselves, as a shell would report it.
+    Signalled(u8),
 }
 
 impl Exit {
@@ -173,6 +175,7 @@ impl Exit {
             Self::Ours(meaning) if of_exec => meaning.row().exec,
             Self::Ours(meaning) => meaning.row().general,
             Self::Childs(code) => code,
+            Self::Signalled(signal) => 128_u8.saturating_add(signal),
         }
     }
 }

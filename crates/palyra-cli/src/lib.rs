@@ -2,7 +2,7 @@
 //!
 //! This room knows arguments ([`args`], [`values`], [`help`], [`examples`]), what they mean ([`commands`]) and
 //! how to answer: [`output`], [`table`], [`when`], [`safe`], [`failure`] and [`exit`]. It reads
-//! [`stdin`] when asked, speaks to the daemon through `palyra-api` alone, starts one for a person
+//! [`stdin`] when asked, passes it on while a call runs ([`sending`], [`terminal`]), speaks to the daemon through `palyra-api` alone, starts one for a person
 //! who has none ([`autostart`]), and never touches the daemon's state. Policies it reads and judges
 //! by itself, with `palyra-policy`.
 
@@ -20,9 +20,11 @@ pub mod help;
 pub mod output;
 pub mod place;
 pub mod safe;
+pub mod sending;
 pub mod session;
 pub mod stdin;
 pub mod table;
+pub mod terminal;
 pub mod values;
 pub mod when;
 pub mod witness;
@@ -67,30 +69,63 @@ fn carry_out(command: Command, output: Output) -> Result<Exit, Failure> {
     let runtime = runtime.map_err(|error| internal(&error))?;
     let exit = runtime.block_on(async {
         // Before the work begins, so that there is no moment in which Ctrl-C only kills us.
-        let interrupts = cancels.then(|| signal(SignalKind::interrupt()));
-        let interrupts = interrupts.transpose().map_err(|error| internal(&error))?;
+        let ends = cancels.then(Ends::listen).transpose();
+        let ends = ends.map_err(|error| internal(&error))?;
         let work = tokio::spawn(commands::run(command, output));
         tokio::select! {
             done = work => done.map_err(|error| internal(&error))?,
-            () = interrupted(interrupts) => {
+            exit = ended(ends) => {
+                terminal::restore();
                 tell_cancelled(&output);
-                Ok(Exit::Ours(Meaning::Interrupted))
+                Ok(exit)
             }
         }
     });
+    // What the work left behind, should it have broken.
+    terminal::restore();
     // Closing the connection is what cancels the call; nothing is waited for.
     runtime.shutdown_background();
     exit
 }
 
-/// Ctrl-C, for commands that have something to cancel; others just end by the signal.
-async fn interrupted(interrupts: Option<Signal>) {
-    let heard = match interrupts {
-        Some(mut interrupts) => interrupts.recv().await,
-        None => None,
+/// The signals that end a command which has something to cancel, and maybe a terminal to put back;
+/// others just end by them.
+struct Ends {
+    interrupt: Signal,
+    /// With their numbers: terminate, hang up, quit.
+    others: [(Signal, u8); 3],
+}
+
+impl Ends {
+    fn listen() -> std::io::Result<Self> {
+        let with_number = |kind: SignalKind| {
+            let number = u8::try_from(kind.as_raw_value()).unwrap_or_default();
+            signal(kind).map(|signal| (signal, number))
+        };
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            others: [
+                with_number(SignalKind::terminate())?,
+                with_number(SignalKind::hangup())?,
+                with_number(SignalKind::quit())?,
+            ],
+        })
+    }
+}
+
+async fn ended(ends: Option<Ends>) -> Exit {
+    let Some(Ends {
+        mut interrupt,
+        others: [mut term, mut hang_up, mut quit],
+    }) = ends
+    else {
+        return std::future::pending().await;
     };
-    if heard.is_none() {
-        std::future::pending().await
+    tokio::select! {
+        _ = interrupt.recv() => Exit::Ours(Meaning::Interrupted),
+        _ = term.0.recv() => Exit::Signalled(term.1),
+        _ = hang_up.0.recv() => Exit::Signalled(hang_up.1),
+        _ = quit.0.recv() => Exit::Signalled(quit.1),
     }
 }
 

@@ -35,7 +35,7 @@ pub use id::{ApprovalId, AttestationId, CallId, DeviceId, RunId};
 pub use json::CanonicalJson;
 pub use plan::{
     EgressEnforcementMode, FileId, FileOperation, FilePlan, Limits, Plan, ProcView, ProcessPlan,
-    ProgramId, ReplyPlan, Tier,
+    ProgramId, ReplyPlan, Stdin, Tier, Window,
 };
 pub use principal::{AgentName, Principal, UserName};
 pub use risk::{ProgramFacts, ProgramGroup, Risk, RiskLevel};

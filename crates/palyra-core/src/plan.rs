@@ -185,6 +185,51 @@ pub struct ProgramId {
     pub changed: (i64, i64),
 }
 
+/// What a process reads on standard input.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stdin {
+    /// Nothing: it ends at once.
+    #[default]
+    Nothing,
+    /// This text, which was decided about.
+    Text(String),
+    /// What its caller sends while it runs, through a pipe.
+    Live,
+    /// What its caller types, in a terminal of its own. It writes there too.
+    Terminal,
+}
+
+impl Stdin {
+    /// Whether what it reads comes while it runs, and nobody knows it when deciding.
+    #[must_use]
+    pub const fn is_live(&self) -> bool {
+        match self {
+            Self::Live | Self::Terminal => true,
+            Self::Nothing | Self::Text(_) => false,
+        }
+    }
+}
+
+/// How large a terminal is, in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Window {
+    /// Lines.
+    pub rows: u16,
+    /// Characters in a line.
+    pub columns: u16,
+}
+
+impl Default for Window {
+    /// What terminals had before they could be asked.
+    fn default() -> Self {
+        Self {
+            rows: 24,
+            columns: 80,
+        }
+    }
+}
+
 /// One process.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ProcessPlan {
@@ -204,8 +249,8 @@ pub struct ProcessPlan {
     pub workspace: PathBuf,
     /// The folder that `workspace` was then.
     pub workspace_id: FileId,
-    /// What it reads on standard input; nothing when absent.
-    pub stdin: Option<String>,
+    /// What it reads on standard input.
+    pub stdin: Stdin,
     /// How strongly it is confined.
     pub tier: Tier,
     /// What it may use up.

@@ -80,6 +80,7 @@ async fn calls_per_second(daemon: &Daemon) -> f64 {
                 tool: "palyra.echo".to_owned(),
                 arguments: json!({ "message": "hello" }),
                 workspace: None,
+                window: None,
             };
             let mut done = 0_u32;
             while started.elapsed() < WINDOW {

@@ -7,6 +7,7 @@ use palyra_core::{AgentName, Channel, Span, ToolName};
 use palyra_gateway::{Budget, FloodLimits};
 use palyra_policy::Baseline;
 use palyra_policy::operator::settings as policy;
+use palyra_sandbox::TierCBackend;
 use serde::Deserialize;
 
 /// A configuration that cannot be used.
@@ -39,6 +40,7 @@ pub struct ConfigFile {
     log: LogPart,
     daemon: DaemonPart,
     policy: PolicyPart,
+    sandbox: SandboxPart,
     approvals: ApprovalsPart,
     budget: BudgetPart,
     floods: FloodsPart,
@@ -72,6 +74,12 @@ struct PolicyPart {
 fn baseline<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Baseline>, D::Error> {
     let name = String::deserialize(from)?;
     name.parse().map(Some).map_err(serde::de::Error::custom)
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct SandboxPart {
+    tier_c_backend: Option<TierCBackend>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -122,6 +130,8 @@ pub struct Config {
     pub staging: bool,
     /// What else the file says about who may use which tools.
     pub policy_settings: policy::Settings,
+    /// What makes the walls of Tier-C; none means whatever is found to work.
+    pub tier_c_backend: Option<TierCBackend>,
     /// How long a call waits for a person.
     pub approval_wait: Duration,
     /// What one run may use up.
@@ -173,6 +183,7 @@ impl ConfigFile {
                 allowed_channels: self.policy.allowed_channels,
             },
             staging: self.policy.staging.unwrap_or(false),
+            tier_c_backend: self.sandbox.tier_c_backend,
             approval_wait: span(self.approvals.wait, palyra_approval::DEFAULT_WAIT),
             budget: Budget {
                 calls: self.budget.calls.unwrap_or(budget.calls),

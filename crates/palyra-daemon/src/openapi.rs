@@ -30,6 +30,7 @@ use crate::routes::{
         calls::call,
         calls::list,
         calls::show,
+        calls::input,
         approvals::list,
         approvals::show,
         approvals::decide,

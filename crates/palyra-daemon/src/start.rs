@@ -16,7 +16,7 @@ use palyra_gateway::tools::Registry;
 use palyra_gateway::{GatewayService, People, Settings};
 use palyra_identity::AgentsFold;
 use palyra_journal::JournalStore;
-use palyra_sandbox::{Sandbox, SandboxSettings};
+use palyra_sandbox::{Sandbox, SandboxSettings, TierCBackend};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -115,7 +115,7 @@ async fn serve(
     let signals = Signals::listen()?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let started_at = clock.now();
-    let sandbox = open_sandbox(&masked, &clock).await?;
+    let sandbox = open_sandbox(&masked, config.tier_c_backend, &clock).await?;
     let gateway = open_gateway(home, masked, config, &sandbox, &clock).await?;
     let traffic = Arc::new(Traffic::default());
     let listener = door::listen(&home.socket())
@@ -159,11 +159,16 @@ pub(crate) fn helper() -> anyhow::Result<PathBuf> {
     Ok(own.with_file_name("palyra-jail"))
 }
 
-async fn open_sandbox(masked: &[PathBuf], clock: &Arc<dyn Clock>) -> anyhow::Result<Sandbox> {
+async fn open_sandbox(
+    masked: &[PathBuf],
+    tier_c: Option<TierCBackend>,
+    clock: &Arc<dyn Clock>,
+) -> anyhow::Result<Sandbox> {
     let settings = SandboxSettings {
         helper: helper()?,
         masked: masked.to_vec(),
         clock: Arc::clone(clock),
+        tier_c,
     };
     let sandbox = Sandbox::start(settings).await?;
     if let Some(why) = sandbox.status().why {

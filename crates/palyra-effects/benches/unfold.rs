@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use palyra_effects::{ProcessCall, Resolver, of_process};
+use palyra_effects::{ProcessCall, Read, Resolver, of_process};
 
 const ROUNDS: usize = 60;
 const BATCH: u32 = 200;
@@ -110,7 +110,7 @@ fn call(argv: &[String]) -> ProcessCall<'_> {
         cwd: Path::new("/workspace"),
         path: "/usr/bin",
         environment: &[],
-        stdin: None,
+        stdin: Read::Nothing,
         home: Some("/home/ada"),
         workspace: Path::new("/workspace"),
     }

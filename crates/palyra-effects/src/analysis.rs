@@ -24,6 +24,18 @@ pub struct Segment {
     pub program: Option<PathBuf>,
 }
 
+/// What a process reads on standard input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Read<'a> {
+    /// Nothing that the call says.
+    Nothing,
+    /// This text.
+    Text(&'a str),
+    /// What comes while it runs. Nobody knows what that will be, so nothing that the words say is
+    /// all of it: a pager, an editor and a debugger start what is typed into them.
+    Live,
+}
+
 /// A process that somebody wants to run.
 #[derive(Debug, Clone, Copy)]
 pub struct ProcessCall<'a> {
@@ -35,8 +47,8 @@ pub struct ProcessCall<'a> {
     pub path: &'a str,
     /// The variables that the call itself sets, without `PATH`.
     pub environment: &'a [(&'a str, &'a str)],
-    /// What it reads on standard input, when the call says so.
-    pub stdin: Option<&'a str>,
+    /// What it reads on standard input.
+    pub stdin: Read<'a>,
     /// Its `HOME`.
     pub home: Option<&'a str>,
     /// The folder it works on, real.
@@ -103,9 +115,14 @@ pub fn of_process(call: &ProcessCall<'_>, resolver: &dyn Resolver) -> Analysis {
         unfolder.opaque(Opaque::Environment);
     }
     let words = call.argv.iter().cloned().map(Word::Known).collect();
-    let input = call
-        .stdin
-        .map_or(Input::Unknown, |text| Input::Text(text.to_owned()));
+    let input = match call.stdin {
+        Read::Text(text) => Input::Text(text.to_owned()),
+        Read::Nothing => Input::Unknown,
+        Read::Live => {
+            unfolder.opaque(Opaque::LiveInput);
+            Input::Unknown
+        }
+    };
     unfolder.argv(words, input, 0);
     let breadth = scopes::Breadth::of_process(call, &unfolder);
     let risk = risk::of(

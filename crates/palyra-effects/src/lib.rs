@@ -28,7 +28,9 @@ mod unfold;
 mod words;
 mod wrappers;
 
-pub use analysis::{Analysis, FileAccess, ProcessCall, Segment, of_file, of_nothing, of_process};
+pub use analysis::{
+    Analysis, FileAccess, ProcessCall, Read, Segment, of_file, of_nothing, of_process,
+};
 pub use opaque::Opaque;
 pub use resolver::Resolver;
 pub use scopes::Identity;

@@ -25,6 +25,8 @@ pub enum Opaque {
     RunsProgram,
     /// A program read from a pipe or a file that is written as it runs.
     StdinProgram,
+    /// What it reads is typed while it runs.
+    LiveInput,
     /// `eval`, `source`, `trap`, aliases and other text that becomes commands.
     Evaluates,
     /// A variable that changes what programs are found or what they do.
@@ -55,6 +57,7 @@ impl Opaque {
             Self::UnknownOption => "it has an option that is not known here",
             Self::RunsProgram => "an option in it runs another program",
             Self::StdinProgram => "it runs what it reads from its input",
+            Self::LiveInput => "what it does is typed while it runs",
             Self::Evaluates => "it turns text into commands",
             Self::Environment => "it changes a variable that decides what programs do",
             Self::Arithmetic => "it calculates with variables, which can run commands",

@@ -12,7 +12,7 @@ use palyra_core::{
     CallDigest, DigestKey, Effect, ProgramGroup, Scope, ScopeKind, Tier, ToolName, Understanding,
 };
 
-use crate::analysis::{Analysis, FileAccess, ProcessCall};
+use crate::analysis::{Analysis, FileAccess, ProcessCall, Read};
 use crate::paths;
 use crate::risk::Note;
 use crate::unfold::Unfolder;
@@ -134,7 +134,11 @@ fn given(call: &ProcessCall<'_>) -> Vec<String> {
         .collect();
     given.sort_unstable();
     given.push(format!("path {}", call.path));
-    given.extend(call.stdin.map(|text| format!("input {text}")));
+    given.extend(match call.stdin {
+        Read::Nothing => None,
+        Read::Text(text) => Some(format!("input {text}")),
+        Read::Live => Some("live input".to_owned()),
+    });
     given
 }
 

@@ -191,6 +191,7 @@ async fn open(folder: &std::path::Path, calls: i64) -> (GatewayService, Caller) 
         helper: folder.join("no-helper"),
         masked: vec![folder.to_owned()],
         clock: Arc::clone(&clock),
+        tier_c: None,
     });
     let settings = Settings {
         budget: Budget::default(),

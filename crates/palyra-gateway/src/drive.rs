@@ -19,7 +19,7 @@ use palyra_core::{
 };
 use palyra_journal::{CallRecorder, JournalError};
 use palyra_policy::PolicyEngine;
-use palyra_sandbox::OutputChunk;
+use palyra_sandbox::{LiveInput, OutputChunk};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
@@ -92,6 +92,8 @@ pub(crate) struct Drive {
     pub(crate) recorder: CallRecorder,
     pub(crate) shared: Arc<CallShared>,
     pub(crate) events: mpsc::Sender<Event>,
+    /// What its caller sends while it runs, until it runs.
+    pub(crate) input: Option<LiveInput>,
 }
 
 impl Drive {
@@ -304,7 +306,11 @@ impl Drive {
     }
 
     /// Hands the plan to the executor it names.
-    async fn execute_tool_call(&self, admitted: Admitted) -> Result<Finished<Value>, PlanChanged> {
+    async fn execute_tool_call(
+        &mut self,
+        admitted: Admitted,
+    ) -> Result<Finished<Value>, PlanChanged> {
+        let input = self.input.take();
         let cancel = self.shared.cancel.clone();
         let sandbox = &self.gateway.sandbox;
         match self.plan.clone() {
@@ -317,7 +323,7 @@ impl Drive {
             AnyPlan::Process(plan) => {
                 let sink = self.output_sink();
                 admitted
-                    .execute(&sandbox.processes(Some(sink), cancel), *plan)
+                    .execute(&sandbox.processes(Some(sink), input, cancel), *plan)
                     .await
             }
             AnyPlan::File(plan) => admitted.execute(&sandbox.files(cancel), *plan).await,

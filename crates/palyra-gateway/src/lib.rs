@@ -11,6 +11,7 @@ pub mod budget;
 pub mod calls;
 mod drive;
 pub mod error;
+mod feeding;
 pub mod filtering;
 pub mod floods;
 pub mod keeping;

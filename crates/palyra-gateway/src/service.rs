@@ -10,13 +10,13 @@ use palyra_core::entry::{Entry, Stream};
 use palyra_core::facts::Origin;
 use palyra_core::{
     AgentName, CallId, CanonicalJson, Channel, Clock, Denial, DenialCode, DeviceId, DigestKey,
-    Facts, Principal, RunId, ToolProposal,
+    Facts, Principal, RunId, ToolProposal, Window,
 };
 use palyra_effects::Identity;
 use palyra_identity::Agents;
 use palyra_journal::{CallRecorder, Expected, JournalStore};
 use palyra_policy::PolicyEngine;
-use palyra_sandbox::Sandbox;
+use palyra_sandbox::{Fed, Sandbox};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -29,7 +29,7 @@ use crate::people::People;
 use crate::policies::{Keeper, PolicyPlace};
 use crate::tools::{Place, Registry, unknown};
 use crate::waiting::Waiting;
-use crate::{recovery, workspace};
+use crate::{feeding, recovery, workspace};
 
 /// How the gateway behaves.
 #[derive(Debug, Clone)]
@@ -89,6 +89,8 @@ pub struct ProposedCall {
     pub arguments: CanonicalJson,
     /// The folder to work on, as given.
     pub workspace: Option<PathBuf>,
+    /// How large the caller's terminal is, for a call that gets one.
+    pub window: Option<Window>,
 }
 
 /// The corridor, wired.
@@ -118,8 +120,10 @@ pub(crate) struct Inner {
 
 /// A call that runs or waits.
 pub(crate) struct Live {
-    principal: Principal,
+    pub(crate) principal: Principal,
     cancel: CancellationToken,
+    /// Where what it is sent goes, if it takes anything.
+    pub(crate) input: Option<mpsc::Sender<Fed>>,
 }
 
 /// What the end of the daemon did to calls that were under way.
@@ -259,9 +263,15 @@ impl GatewayService {
             risk = facts.risk.level.as_str(),
             "taken apart"
         );
-        if let Some(handle) = self.join(&facts) {
+        // What one caller types is not for another's program.
+        let takes_input = prepared.plan.takes_input();
+        if !takes_input && let Some(handle) = self.join(&facts) {
             return Ok(handle);
         }
+        let (feed, input) = match takes_input {
+            true => Some(feeding::open(wanted.window)).unzip(),
+            false => (None, None),
+        };
         let (handle, shared, report, events) = CallHandle::new(facts.call.clone());
         let recorder = CallRecorder::new(
             self.0.journal.clone(),
@@ -277,8 +287,14 @@ impl GatewayService {
             recorder,
             shared,
             events,
+            input,
         };
-        let place = LivePlace::take(&self.0, &handle.shared, &caller.principal);
+        let live = Live {
+            principal: caller.principal.clone(),
+            cancel: handle.shared.cancel.clone(),
+            input: feed,
+        };
+        let place = LivePlace::take(&self.0, handle.call(), live);
         self.0.tasks.spawn(async move {
             let finished = Box::pin(drive.run()).await;
             place.ended(&finished);
@@ -366,15 +382,11 @@ struct LivePlace {
 }
 
 impl LivePlace {
-    fn take(gateway: &Arc<Inner>, shared: &CallShared, principal: &Principal) -> Self {
-        let live = Live {
-            principal: principal.clone(),
-            cancel: shared.cancel.clone(),
-        };
-        gateway.lock_live().insert(shared.call.clone(), live);
+    fn take(gateway: &Arc<Inner>, call: &CallId, live: Live) -> Self {
+        gateway.lock_live().insert(call.clone(), live);
         Self {
             gateway: Arc::clone(gateway),
-            call: shared.call.clone(),
+            call: call.clone(),
         }
     }
 

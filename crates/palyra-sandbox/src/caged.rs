@@ -8,6 +8,7 @@ use palyra_core::{FileOperation, FilePlan, ProcessPlan, RunErrorKind};
 
 use crate::process::Refused;
 use crate::sandbox::Inner;
+use crate::tier_c::TierCBackend;
 use crate::tier_c::cage::{self, Cage, NoCage, Step, Wanted};
 use crate::tier_c::uids::Lease;
 use crate::wire::{CagedOrder, Lent};
@@ -16,6 +17,8 @@ use crate::wire::{CagedOrder, Lent};
 pub(crate) struct Made {
     pub(crate) order: CagedOrder,
     pub(crate) masked: Vec<PathBuf>,
+    /// As whom it is built.
+    pub(crate) run_as: RunAs,
     /// The uids that are lent to it, for as long as it lives.
     pub(crate) lease: Option<Lease>,
 }
@@ -42,10 +45,10 @@ pub(crate) fn for_process(inner: &Inner, plan: &ProcessPlan) -> Result<Made, Ref
     };
     let cage = cage::plan(&inner.host, &wanted).map_err(|why| no_cage(&why))?;
     is_shown(&cage, &plan.program)?;
-    made(inner, cage, plan.run_as, masked)
+    made(inner, inner.backend(), cage, plan.run_as, masked)
 }
 
-/// The cage of a file tool: its workspace and nothing else.
+/// The cage of a file tool: its workspace and, where our own helper builds it, nothing else.
 pub(crate) fn for_files(inner: &Inner, plan: &FilePlan) -> Result<Made, Refused> {
     let masked = places(inner, &plan.masked)?;
     let writable = match plan.operation {
@@ -62,15 +65,18 @@ pub(crate) fn for_files(inner: &Inner, plan: &FilePlan) -> Result<Made, Refused>
         egress: EgressEnforcementMode::Strict,
         proc: ProcView::Pids,
         scratch: plan.limits.scratch,
-        with_system: false,
+        // The helper starts anew inside, and needs its libraries for that. Landlock grants the
+        // workspace alone in either case.
+        with_system: inner.backend() == TierCBackend::LinuxBubblewrap,
     };
     let cage = cage::plan(&inner.host, &wanted).map_err(|why| no_cage(&why))?;
-    made(inner, cage, plan.run_as, masked)
+    made(inner, inner.backend(), cage, plan.run_as, masked)
 }
 
 /// The cage of a probe, with everything that a cage can have.
 pub(crate) fn for_probe(
     inner: &Inner,
+    backend: TierCBackend,
     workspace: &Path,
     id: FileId,
     run_as: RunAs,
@@ -90,11 +96,25 @@ pub(crate) fn for_probe(
         with_system: true,
     };
     let cage = cage::plan(&inner.host, &wanted).map_err(|why| why.to_string())?;
-    made(inner, cage, run_as, masked).map_err(|refused| refused.message)
+    made(inner, backend, cage, run_as, masked).map_err(|refused| refused.message)
 }
 
-fn made(inner: &Inner, cage: Cage, run_as: RunAs, masked: Vec<PathBuf>) -> Result<Made, Refused> {
+fn made(
+    inner: &Inner,
+    backend: TierCBackend,
+    cage: Cage,
+    run_as: RunAs,
+    masked: Vec<PathBuf>,
+) -> Result<Made, Refused> {
+    let lends = backend == TierCBackend::LinuxNamespaces;
     let (lent, lease) = match run_as {
+        RunAs::Lent { uid: 0, .. } if !lends => {
+            let message = "the workspace belongs to root, and `bwrap` cannot show its files as \
+                           another uid's; work on a folder of an ordinary user, or leave \
+                           `tier_c_backend` out of `palyra.toml`";
+            return Err(Refused::new(RunErrorKind::SandboxUnavailable, message));
+        }
+        RunAs::Lent { .. } if !lends => (None, None),
         RunAs::Lent { uid, gid } => {
             let lease = inner.uids.lend().ok_or_else(|| {
                 let message = "every uid that can be lent is taken: too many calls at once";
@@ -109,8 +129,18 @@ fn made(inner: &Inner, cage: Cage, run_as: RunAs, masked: Vec<PathBuf>) -> Resul
         }
         RunAs::Daemon | RunAs::Owner { .. } => (None, None),
     };
+    // Who cannot lend a uid builds it as the workspace's owner.
+    let run_as = match run_as {
+        RunAs::Lent { uid, gid } if !lends => RunAs::Owner { uid, gid },
+        RunAs::Lent { .. } | RunAs::Daemon | RunAs::Owner { .. } => run_as,
+    };
     Ok(Made {
-        order: CagedOrder { cage, lent },
+        order: CagedOrder {
+            backend,
+            cage,
+            lent,
+        },
+        run_as,
         masked,
         lease,
     })

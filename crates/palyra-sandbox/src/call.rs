@@ -5,6 +5,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use palyra_core::{Ending, Layer, RunErrorKind};
@@ -14,16 +15,16 @@ use tokio::net::unix::pipe;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::input::{FarEnd, Feeding};
 use crate::inside::Mark;
 use crate::kit::{Folder, Lines};
-use crate::output::{Capture, OutputChunk, OutputSink, OutputStream};
+use crate::live::{Stream, Wait};
+use crate::output::{Capture, OutputSink, OutputStream, Shown};
 use crate::sandbox::Inner;
 use crate::sys;
+use crate::tier_c::TierCBackend;
 use crate::tier_c::uids::Lease;
-use crate::wire::{self, End, Handles, Order, PACKET, Report};
-
-/// How long a receiver that takes nothing holds a call up before it loses the live stream.
-const SINK_PATIENCE: Duration = Duration::from_secs(2);
+use crate::wire::{self, End, Handles, Order, PACKET, Report, Work};
 
 /// How long after its time, or after being told to end it, a supervisor may take.
 const GRACE: Duration = Duration::from_secs(30);
@@ -51,6 +52,8 @@ pub(crate) struct Means {
     /// Uids that are its own while it lives.
     pub(crate) lease: Option<Lease>,
     pub(crate) sink: Option<OutputSink>,
+    /// What it is sent while it runs.
+    pub(crate) feeding: Feeding,
     /// How much of each stream is kept.
     pub(crate) keep: u64,
     pub(crate) cancel: CancellationToken,
@@ -87,6 +90,7 @@ pub(crate) async fn run(inner: &Inner, order: &Order, means: Means) -> Outcome {
         mut tmp,
         lease,
         sink,
+        feeding,
         keep,
         cancel,
     } = means;
@@ -97,6 +101,12 @@ pub(crate) async fn run(inner: &Inner, order: &Order, means: Means) -> Outcome {
             return Outcome::failed(RunErrorKind::RuntimeFailure, message);
         }
     };
+    let (shown, wait) = match &order.work {
+        Work::Process {
+            terminal: Some(_), ..
+        } => (Shown::All, Wait::Always),
+        Work::Process { .. } | Work::File { .. } | Work::Probe => (Shown::Kept, Wait::AMoment),
+    };
     // The call has its own copies.
     drop((ruleset, stdin));
     if let Some(tmp) = &mut tmp {
@@ -104,8 +114,10 @@ pub(crate) async fn run(inner: &Inner, order: &Order, means: Means) -> Outcome {
     }
     let follow = Follow {
         tmp,
-        sink,
-        keep,
+        stdout: Capture::new(OutputStream::Stdout, keep).showing(shown),
+        stderr: Capture::new(OutputStream::Stderr, keep),
+        stream: Stream::new(sink, wait),
+        feeding,
         cancel,
     };
     let outcome = live.follow(inner, order.limits.wall, follow).await;
@@ -116,16 +128,25 @@ pub(crate) async fn run(inner: &Inner, order: &Order, means: Means) -> Outcome {
 /// What is needed to follow a call to its end.
 struct Follow {
     tmp: Option<Folder>,
-    sink: Option<OutputSink>,
-    keep: u64,
+    stdout: Capture,
+    stderr: Capture,
+    stream: Stream,
+    feeding: Feeding,
     cancel: CancellationToken,
 }
 
 /// A call that was handed over.
 struct Live {
     report: AsyncFd<OwnedFd>,
-    stdout: Option<pipe::Receiver>,
-    stderr: Option<pipe::Receiver>,
+    stdout: Option<Source>,
+    stderr: Option<Source>,
+}
+
+/// Where output comes from.
+enum Source {
+    Pipe(pipe::Receiver),
+    /// The call's terminal, which takes the place of standard output.
+    Terminal(FarEnd),
 }
 
 async fn start(
@@ -135,9 +156,10 @@ async fn start(
     stdin: &OwnedFd,
     lines: Lines,
 ) -> io::Result<Live> {
-    let caged = order.caged.is_some();
+    let backend = order.caged.as_ref().map(|caged| caged.backend);
+    let wrapped = backend == Some(TierCBackend::LinuxBubblewrap);
     let order = serde_json::to_vec(order)?;
-    let in_a_file = (order.len() > PACKET)
+    let in_a_file = (wrapped || order.len() > PACKET)
         .then(|| memory_file(&order))
         .transpose()?;
     let handles = Handles {
@@ -148,13 +170,18 @@ async fn start(
         report: lines.report.1.as_fd(),
         order: in_a_file.as_ref().map(AsFd::as_fd),
     };
-    let packet: &[u8] = if in_a_file.is_some() { b"f" } else { &order };
+    let packet: &[u8] = match in_a_file {
+        Some(_) if wrapped => wire::WRAPPED,
+        Some(_) => b"f",
+        None => &order,
+    };
+    let caged = backend.is_some() && !wrapped;
     inner.hand_over(caged, packet, &handles.list()).await?;
     // The call's ends of the lines close here; the call has its own.
     Ok(Live {
         report: sys::watch(lines.report.0, Interest::READABLE)?,
-        stdout: Some(pipe::Receiver::from_owned_fd_unchecked(lines.stdout.0)?),
-        stderr: Some(pipe::Receiver::from_owned_fd_unchecked(lines.stderr.0)?),
+        stdout: Some(Source::pipe(lines.stdout.0)?),
+        stderr: Some(Source::pipe(lines.stderr.0)?),
     })
 }
 
@@ -185,13 +212,12 @@ impl Live {
     async fn follow(mut self, inner: &Inner, wall: Duration, with: Follow) -> Outcome {
         let Follow {
             mut tmp,
-            sink,
-            keep,
+            mut stdout,
+            mut stderr,
+            mut stream,
+            mut feeding,
             cancel,
         } = with;
-        let mut stdout = Capture::new(OutputStream::Stdout, keep);
-        let mut stderr = Capture::new(OutputStream::Stderr, keep);
-        let mut stream = Stream::new(sink);
         let mut known = Known {
             layers: Vec::new(),
             refused: None,
@@ -209,19 +235,20 @@ impl Live {
             tokio::select! {
                 biased;
                 report = next_report(&self.report, &mut packet) => match report {
-                    Ok(Some(Report::Ended { how, survivors })) => break Some((how, survivors)),
-                    Ok(Some(report)) => known.take(report, inner),
+                    Ok(Some((Report::Ended { how, survivors }, _))) => {
+                        break Some((how, survivors));
+                    }
+                    Ok(Some((report, handle))) => {
+                        known.take(report, inner);
+                        if let Some(far_end) = handle.and_then(far_end) {
+                            feeding.terminal(Arc::clone(&far_end));
+                            self.stdout = Some(Source::Terminal(far_end));
+                        }
+                    }
                     // Something of ours was left unread; its last word may still be there.
                     Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
                     Ok(None) | Err(_) => break None,
                 },
-                () = ready(self.stdout.as_ref()), if free && self.stdout.is_some() => {
-                    read(&mut self.stdout, &mut buffer, &mut stdout, &mut stream, announced);
-                }
-                () = ready(self.stderr.as_ref()), if free && self.stderr.is_some() => {
-                    read(&mut self.stderr, &mut buffer, &mut stderr, &mut stream, announced);
-                }
-                () = stream.unblocked(), if !free => {}
                 () = cancel.cancelled(), if known.told_to_end.is_none() => {
                     known.told_to_end = Some("the call was cancelled".to_owned());
                     give_up = give_up.min(Instant::now() + GRACE);
@@ -232,27 +259,43 @@ impl Live {
                     give_up = give_up.min(Instant::now() + GRACE);
                     let _ = wire::send(self.report.get_ref(), wire::END_IT, &[]);
                 }
+                // Before what it writes: a flood of that must not keep Ctrl-C from it.
+                () = feeding.step(), if feeding.is_busy() => {}
+                () = ready(self.stdout.as_ref()), if free && self.stdout.is_some() => {
+                    read(&mut self.stdout, &mut buffer, &mut stdout, &mut stream, Source::announced);
+                }
+                () = ready(self.stderr.as_ref()), if free && self.stderr.is_some() => {
+                    read(&mut self.stderr, &mut buffer, &mut stderr, &mut stream, Source::announced);
+                }
+                () = stream.unblocked(), if !free => {}
                 () = tokio::time::sleep_until(give_up) => break None,
             }
         };
-        for (pipe, capture) in [
+        stream.is_over();
+        for (source, capture) in [
             (&mut self.stdout, &mut stdout),
             (&mut self.stderr, &mut stderr),
         ] {
             let mut left = AFTER_THE_END;
-            while pipe.is_some() && left > 0 {
+            while source.is_some() && left > 0 {
                 stream.unblocked().await;
-                match read(pipe, &mut buffer, capture, &mut stream, what_is_there) {
+                match read(
+                    source,
+                    &mut buffer,
+                    capture,
+                    &mut stream,
+                    Source::what_is_there,
+                ) {
                     0 => break,
                     length => left = left.saturating_sub(length),
                 }
             }
-            if let Some(marker) = capture.marker() {
+            if let Some(marker) = capture.marker_shown() {
                 stream.unblocked().await;
                 stream.push(marker);
             }
         }
-        stream.unblocked().await;
+        stream.finish().await;
         if known.told_to_end.is_none() && inner.stopping.is_cancelled() {
             known.told_to_end = Some(STOPPING.to_owned());
         }
@@ -352,38 +395,53 @@ impl Known {
     }
 }
 
-async fn next_report(socket: &AsyncFd<OwnedFd>, packet: &mut [u8]) -> io::Result<Option<Report>> {
+/// What was reported, and the descriptor that came along.
+async fn next_report(
+    socket: &AsyncFd<OwnedFd>,
+    packet: &mut [u8],
+) -> io::Result<Option<(Report, Option<OwnedFd>)>> {
     socket
         .async_io(Interest::READABLE, |socket| {
-            wire::receive_value(socket, packet)
+            wire::receive_with_handle(socket, packet)
         })
         .await
 }
 
-/// Ready when there is something to read; never when there is no pipe any more.
-async fn ready(pipe: Option<&pipe::Receiver>) {
-    match pipe {
+/// A descriptor that came with a report: the daemon's end of the call's terminal.
+fn far_end(handle: OwnedFd) -> Option<FarEnd> {
+    rustix::io::ioctl_fionbio(&handle, true).ok()?;
+    let both = Interest::READABLE.add(Interest::WRITABLE);
+    sys::watch(handle, both).ok().map(Arc::new)
+}
+
+/// Ready when there is something to read; never when there is no source any more.
+async fn ready(source: Option<&Source>) {
+    match source {
         // An error shows itself again when reading.
-        Some(pipe) => drop(pipe.readable().await),
+        Some(Source::Pipe(pipe)) => drop(pipe.readable().await),
+        Some(Source::Terminal(far_end)) => drop(far_end.readable().await),
         None => std::future::pending().await,
     }
 }
 
-/// Reads once; how many bytes came. The pipe is dropped at its end.
+/// Reads once; how many bytes came. The source is dropped at its end.
 fn read(
-    pipe: &mut Option<pipe::Receiver>,
+    source: &mut Option<Source>,
     buffer: &mut Vec<u8>,
     capture: &mut Capture,
     stream: &mut Stream,
-    how: impl FnOnce(&pipe::Receiver, &mut Vec<u8>) -> io::Result<usize>,
+    how: impl FnOnce(&Source, &mut Vec<u8>) -> io::Result<usize>,
 ) -> usize {
-    let Some(open) = pipe.as_ref() else { return 0 };
+    let Some(open) = source.as_ref() else {
+        return 0;
+    };
     buffer.clear();
     match how(open, buffer) {
-        Ok(0) => *pipe = None,
+        Ok(0) => *source = None,
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => return 0,
-        Err(_) => *pipe = None,
+        // A terminal that nobody has open any more says so by an error.
+        Err(_) => *source = None,
     }
     if let Some(chunk) = capture.take(buffer) {
         stream.push(chunk);
@@ -391,63 +449,33 @@ fn read(
     buffer.len()
 }
 
-/// Reads what the event loop has announced.
-fn announced(pipe: &pipe::Receiver, buffer: &mut Vec<u8>) -> io::Result<usize> {
-    pipe.try_read_buf(buffer)
+impl Source {
+    fn pipe(end: OwnedFd) -> io::Result<Self> {
+        pipe::Receiver::from_owned_fd_unchecked(end).map(Self::Pipe)
+    }
+
+    /// Reads what the event loop has announced.
+    fn announced(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        match self {
+            Self::Pipe(pipe) => pipe.try_read_buf(buffer),
+            Self::Terminal(far_end) => {
+                far_end.try_io(Interest::READABLE, |end| at_once(end, buffer))
+            }
+        }
+    }
+
+    /// Reads what is there, announced or not: the call's end may be heard of before its last output,
+    /// and the event loop says "nothing to read" until it has looked.
+    fn what_is_there(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        match self {
+            Self::Pipe(pipe) => at_once(pipe, buffer),
+            Self::Terminal(far_end) => at_once(far_end.get_ref(), buffer),
+        }
+    }
 }
 
-/// Reads what is there, announced or not: the call's end may be heard of before its last output,
-/// and the event loop says "nothing to read" until it has looked.
-fn what_is_there(pipe: &pipe::Receiver, buffer: &mut Vec<u8>) -> io::Result<usize> {
+fn at_once(from: impl AsFd, buffer: &mut Vec<u8>) -> io::Result<usize> {
     Ok(rustix::io::retry_on_intr(|| {
-        rustix::io::read(pipe, rustix::buffer::spare_capacity(buffer))
+        rustix::io::read(&from, rustix::buffer::spare_capacity(buffer))
     })?)
-}
-
-/// The live stream: at most one chunk waits here, and while it does nothing more is read.
-struct Stream {
-    sink: Option<OutputSink>,
-    waiting: Option<OutputChunk>,
-}
-
-impl Stream {
-    const fn new(sink: Option<OutputSink>) -> Self {
-        Self {
-            sink,
-            waiting: None,
-        }
-    }
-
-    const fn is_blocked(&self) -> bool {
-        self.waiting.is_some()
-    }
-
-    fn push(&mut self, chunk: OutputChunk) {
-        use tokio::sync::mpsc::error::TrySendError;
-        let Some(sink) = &self.sink else { return };
-        match sink.try_send(chunk) {
-            Ok(()) => {}
-            Err(TrySendError::Full(chunk)) => self.waiting = Some(chunk),
-            Err(TrySendError::Closed(_)) => self.sink = None,
-        }
-    }
-
-    /// Waits until the chunk is taken, or until patience ends and with it the live stream.
-    async fn unblocked(&mut self) {
-        if self.waiting.is_none() {
-            return;
-        }
-        let mut taken = false;
-        if let Some(sink) = &self.sink
-            && let Ok(Ok(permit)) = tokio::time::timeout(SINK_PATIENCE, sink.reserve()).await
-            && let Some(chunk) = self.waiting.take()
-        {
-            permit.send(chunk);
-            taken = true;
-        }
-        if !taken {
-            self.waiting = None;
-            self.sink = None;
-        }
-    }
 }

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::caged;
 use crate::call::{self, Means};
+use crate::input::Feeding;
 use crate::kit::Lines;
 use crate::landlock::Access;
 use crate::process::{Refused, check_machine, is_plain, report};
@@ -123,9 +124,11 @@ fn prepare(
             return refused(RunErrorKind::InvalidInput, message);
         }
     };
+    let mut run_as = plan.run_as;
     let (masked, ruleset, caged, lease) = match plan.tier {
         Tier::C => {
             let made = caged::for_files(inner, &plan)?;
+            run_as = made.run_as;
             (made.masked, None, Some(made.order), made.lease)
         }
         Tier::B | Tier::Builtin => {
@@ -143,7 +146,7 @@ fn prepare(
         }
     };
     let order = Order {
-        run_as: plan.run_as,
+        run_as,
         landlock_abi: walls.abi().number(),
         masked,
         tmp: None,
@@ -162,6 +165,7 @@ fn prepare(
         tmp: None,
         lease,
         sink: None,
+        feeding: Feeding::none(),
         keep: result_bytes,
         cancel,
     };

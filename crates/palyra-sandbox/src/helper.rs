@@ -13,6 +13,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::controllers::Base;
+use crate::jail::Wrapping;
 use crate::sys;
 use crate::wire;
 
@@ -65,6 +66,7 @@ impl Helper {
     pub(crate) fn start(
         image: &Image,
         cgroup: Option<&Path>,
+        wrapping: Wrapping,
         controllers: &[Base],
         temp: Option<OwnedFd>,
     ) -> io::Result<Self> {
@@ -73,6 +75,7 @@ impl Helper {
         let child = image
             .command()
             .arg(cgroup.unwrap_or_else(|| Path::new("-")))
+            .arg(wrapping.word())
             .args(controllers.iter().map(Base::word))
             .stdin(Stdio::from(far))
             .stdout(temp.map_or_else(Stdio::null, Stdio::from))
@@ -114,6 +117,18 @@ impl Helper {
         match child.as_mut() {
             Some(running) => !matches!(running.try_wait(), Ok(None)),
             None => true,
+        }
+    }
+
+    /// Ends it at once; nobody waits for what it does.
+    pub(crate) fn kill(&self) {
+        let mut child = self
+            .child
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(mut running) = child.take() {
+            let _ = running.kill();
+            let _ = running.wait();
         }
     }
 

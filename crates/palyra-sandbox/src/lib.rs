@@ -19,7 +19,8 @@
 //! | [`Sandbox`] | starting, probing, shutting down |
 //! | `process`, `caged`, `files` | plans → orders, what was seen → reports |
 //! | `tier_c` | what a call in Tier-C is shown, as a pure plan; lent uids |
-//! | `call`, `output`, `helper`, `wire` | one call from the daemon's side, and the protocol |
+//! | `call`, `helper`, `wire` | one call from the daemon's side, and the protocol |
+//! | `output`, `live`, `input` | what a call writes and reads, while it runs and afterwards |
 //! | `walls`, `surround`, `masks`, `landlock` | what a call may reach in the file system |
 //! | `seccomp`, `bpf` | which system calls it may not make |
 //! | `inside` | whether a process belongs to a call |
@@ -37,11 +38,13 @@ mod controllers;
 mod doctor;
 mod files;
 mod helper;
+mod input;
 mod inside;
 #[doc(hidden)]
 pub mod jail;
 mod kit;
 mod landlock;
+mod live;
 mod masks;
 mod output;
 mod process;
@@ -61,6 +64,7 @@ mod wire;
 
 pub use doctor::{Check, CheckState, DoctorReport, Needed, examine};
 pub use files::FileRunner;
+pub use input::{Fed, LiveInput};
 pub use output::{OutputChunk, OutputSink, OutputStream};
 pub use process::{ProcessRunner, run_constrained_process};
 pub use program::{

@@ -20,12 +20,25 @@ pub struct OutputChunk {
     pub stream: OutputStream,
     /// The bytes; a character may be cut in two by the chunk's end.
     pub bytes: Vec<u8>,
+    /// How many bytes of the stream before these were not passed on, because nobody took them in
+    /// time. As far as they are kept, they are in the call's output.
+    pub missed: u64,
+}
+
+impl OutputChunk {
+    pub(crate) const fn new(stream: OutputStream, bytes: Vec<u8>) -> Self {
+        Self {
+            stream,
+            bytes,
+            missed: 0,
+        }
+    }
 }
 
 /// Where output goes while the call runs: the sending half of a bounded channel.
 ///
 /// A full channel slows the call down as a full pipe would, but not forever: a receiver that takes
-/// nothing for a while loses the rest of the live stream (the kept output is not affected).
+/// nothing for a while misses what comes meanwhile (the kept output is not affected).
 pub type OutputSink = tokio::sync::mpsc::Sender<OutputChunk>;
 
 /// One stream as it is kept.
@@ -35,6 +48,16 @@ pub(crate) struct Capture {
     kept: Vec<u8>,
     cap: usize,
     total: u64,
+    shown: Shown,
+}
+
+/// What of a stream whoever watches it sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// What is kept, and that the rest is not.
+    Kept,
+    /// All of it: a terminal that fell silent would be of no use.
+    All,
 }
 
 impl Capture {
@@ -44,22 +67,26 @@ impl Capture {
             kept: Vec::new(),
             cap: usize::try_from(cap).unwrap_or(usize::MAX),
             total: 0,
+            shown: Shown::Kept,
         }
     }
 
-    /// Takes what was read, and gives back the part of it that is kept, for the live stream.
+    /// The same with more to see.
+    pub(crate) fn showing(self, shown: Shown) -> Self {
+        Self { shown, ..self }
+    }
+
+    /// Takes what was read, and gives back the part of it that is shown.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> Option<OutputChunk> {
         self.total = self.total.saturating_add(bytes.len() as u64);
         let room = self.cap.saturating_sub(self.kept.len());
         let (kept, _) = bytes.split_at_checked(room).unwrap_or((bytes, &[]));
-        if kept.is_empty() {
-            return None;
-        }
         self.kept.extend_from_slice(kept);
-        Some(OutputChunk {
-            stream: self.stream,
-            bytes: kept.to_vec(),
-        })
+        let shown = match self.shown {
+            Shown::Kept => kept,
+            Shown::All => bytes,
+        };
+        (!shown.is_empty()).then(|| OutputChunk::new(self.stream, shown.to_vec()))
     }
 
     /// How many bytes were not kept.
@@ -70,10 +97,16 @@ impl Capture {
     /// What stands at the end when something was dropped.
     pub(crate) fn marker(&self) -> Option<OutputChunk> {
         let dropped = self.dropped();
-        (dropped > 0).then(|| OutputChunk {
-            stream: self.stream,
-            bytes: format!("\n[palyra: {dropped} bytes dropped]\n").into_bytes(),
-        })
+        let text = format!("\n[palyra: {dropped} bytes dropped]\n");
+        (dropped > 0).then(|| OutputChunk::new(self.stream, text.into_bytes()))
+    }
+
+    /// The same, for whoever watches and has not seen them.
+    pub(crate) fn marker_shown(&self) -> Option<OutputChunk> {
+        match self.shown {
+            Shown::Kept => self.marker(),
+            Shown::All => None,
+        }
     }
 
     pub(crate) const fn total(&self) -> u64 {
@@ -149,6 +182,16 @@ mod tests {
         assert_eq!(capture.take(b"abcd").unwrap().bytes, b"abc");
         assert_eq!(capture.take(b"e"), None);
         assert_eq!(capture.take(b""), None);
+    }
+
+    #[test]
+    fn a_terminal_shows_what_is_not_kept_any_more() {
+        let mut capture = Capture::new(OutputStream::Stdout, 3).showing(Shown::All);
+        assert_eq!(capture.take(b"abcd").unwrap().bytes, b"abcd");
+        assert_eq!(capture.take(b"e").unwrap().bytes, b"e");
+        assert_eq!(capture.marker_shown(), None);
+        let text = "abc\n[palyra: 2 bytes dropped]\n";
+        assert_eq!(capture.into_value(), json!({ "text": text }));
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! Processes: from a plan to an order, and from what was seen to a report.
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use palyra_core::corridor::{Executes, Running};
 use palyra_core::plan::RunAs;
 use palyra_core::{
-    EgressEnforcementMode, Ending, ExecutionReport, Layer, ProcessPlan, RunErrorKind, Tier,
+    EgressEnforcementMode, Ending, ExecutionReport, Layer, ProcessPlan, RunErrorKind, Stdin, Tier,
     Timestamp,
 };
 use serde_json::{Value, json};
@@ -15,17 +15,20 @@ use tokio_util::sync::CancellationToken;
 
 use crate::caged;
 use crate::call::{self, Means, Outcome};
+use crate::input::{Feeding, LiveInput};
 use crate::kit::{For, Lines};
 use crate::output::OutputSink;
 use crate::sandbox::{Inner, Sandbox};
 use crate::surround::Root;
-use crate::tier_c::{TierCBackend, cage};
+use crate::tier_c::cage;
 use crate::wire::{Decided, Order, Work};
 
-/// Runs processes.
+/// Runs one process.
 pub struct ProcessRunner {
     sandbox: Sandbox,
     sink: Option<OutputSink>,
+    /// Until it is taken: only one process can be sent it.
+    input: Mutex<Option<LiveInput>>,
     cancel: CancellationToken,
 }
 
@@ -33,11 +36,13 @@ impl ProcessRunner {
     pub(crate) const fn new(
         sandbox: Sandbox,
         sink: Option<OutputSink>,
+        input: Option<LiveInput>,
         cancel: CancellationToken,
     ) -> Self {
         Self {
             sandbox,
             sink,
+            input: Mutex::new(input),
             cancel,
         }
     }
@@ -48,8 +53,10 @@ impl Executes for ProcessRunner {
     type Output = Value;
 
     async fn run(&self, running: Running<'_>, plan: ProcessPlan) -> (ExecutionReport, Value) {
+        let input = self.input.lock();
+        let input = input.unwrap_or_else(PoisonError::into_inner).take();
         let (sink, cancel) = (self.sink.clone(), self.cancel.clone());
-        run_constrained_process(&self.sandbox, running, plan, sink, cancel).await
+        run_constrained_process(&self.sandbox, running, plan, sink, input, cancel).await
     }
 }
 
@@ -63,6 +70,7 @@ pub async fn run_constrained_process(
     running: Running<'_>,
     plan: ProcessPlan,
     sink: Option<OutputSink>,
+    input: Option<LiveInput>,
     cancel: CancellationToken,
 ) -> (ExecutionReport, Value) {
     let inner = &*sandbox.inner;
@@ -74,7 +82,7 @@ pub async fn run_constrained_process(
         roots: inner.host.reach_of(&plan.workspace, &plan.read_only),
     };
     let prepared = if running.covers(&plan) {
-        prepare(inner, plan, &whose, sink, cancel)
+        prepare(inner, plan, &whose, sink, input, cancel)
     } else {
         Err(Refused::changed())
     };
@@ -153,7 +161,7 @@ pub(crate) fn report(
     ending: Ending,
 ) -> ExecutionReport {
     let (executor, enforcement) = match tier {
-        Tier::C => (TierCBackend::LinuxNamespaces.executor(), "tier_c"),
+        Tier::C => (inner.backend().executor(), "tier_c"),
         Tier::B | Tier::Builtin => ("sandbox_tier_b", "tier_b"),
     };
     let confined = !layers.is_empty();
@@ -188,6 +196,7 @@ fn prepare(
     plan: ProcessPlan,
     whose: &For,
     sink: Option<OutputSink>,
+    input: Option<LiveInput>,
     cancel: CancellationToken,
 ) -> Result<(Order, Means), Refused> {
     check_machine(inner, plan.tier, plan.run_as)?;
@@ -196,13 +205,23 @@ fn prepare(
     let walls = inner
         .walls()
         .map_err(|why| Refused::new(RunErrorKind::SandboxUnavailable, why))?;
-    let stdin = match &plan.stdin {
-        Some(text) => call::memory_file(text.as_bytes()),
-        None => inner.no_input(),
+    let window = input.as_ref().map(|input| input.window);
+    let fed = Feeding::open(&plan.stdin, input).map_err(broke)?;
+    let (stdin, feeding) = match (&plan.stdin, fed) {
+        (_, Some(fed)) => fed,
+        (Stdin::Text(text), None) => {
+            let stdin = call::memory_file(text.as_bytes()).map_err(broke)?;
+            (stdin, Feeding::none())
+        }
+        (Stdin::Nothing | Stdin::Live | Stdin::Terminal, None) => {
+            (inner.no_input().map_err(broke)?, Feeding::none())
+        }
     };
-    let means = |lines: Lines, stdin: OwnedFd| Means {
+    let terminal = (plan.stdin == Stdin::Terminal).then(|| window.unwrap_or_default());
+    let means = |lines: Lines| Means {
         ruleset: None,
         stdin,
+        feeding,
         lines,
         sink,
         keep: plan.limits.output_bytes,
@@ -210,13 +229,14 @@ fn prepare(
         tmp: None,
         lease: None,
     };
-    let stdin = stdin.map_err(broke)?;
+    let mut run_as = plan.run_as;
     let (masked, tmp, caged, means) = match plan.tier {
         Tier::C => {
             let made = caged::for_process(inner, &plan)?;
+            run_as = made.run_as;
             let means = Means {
                 lease: made.lease,
-                ..means(Lines::new().map_err(broke)?, stdin)
+                ..means(Lines::new().map_err(broke)?)
             };
             (made.masked, None, Some(made.order), means)
         }
@@ -241,7 +261,7 @@ fn prepare(
             let means = Means {
                 ruleset: Some(kit.wall.ruleset),
                 tmp: Some(kit.tmp),
-                ..means(kit.lines, stdin)
+                ..means(kit.lines)
             };
             (kit.wall.masked, Some(tmp), None, means)
         }
@@ -257,8 +277,9 @@ fn prepare(
                 program: plan.program_id,
                 cwd: plan.cwd_id,
             },
+            terminal,
         },
-        run_as: plan.run_as,
+        run_as,
         limits: plan.limits,
         landlock_abi: walls.abi().number(),
         masked,

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -17,7 +18,9 @@ use crate::cgroup::CgroupBase;
 use crate::controllers::Bases;
 use crate::files::FileRunner;
 use crate::helper::{Helper, Image};
+use crate::input::{Feeding, LiveInput};
 use crate::inside::{LiveMarks, Mark};
+use crate::jail::Wrapping;
 use crate::kit::{Folder, For, Kit, Lines, Spares};
 use crate::landlock::Abi;
 use crate::output::OutputSink;
@@ -47,6 +50,8 @@ pub struct SandboxSettings {
     pub masked: Vec<PathBuf>,
     /// Where the times in reports come from.
     pub clock: Arc<dyn Clock>,
+    /// What makes the walls of Tier-C; none means whatever is found to work.
+    pub tier_c: Option<TierCBackend>,
 }
 
 /// The sandbox could not even be set up. (A machine that lacks a layer is not this: see
@@ -107,6 +112,8 @@ pub(crate) struct Inner {
     temp: Option<TempRoot>,
     image: Result<Image, String>,
     helper: Mutex<Option<(Arc<Helper>, Mark)>>,
+    /// Cages are built by `bwrap`.
+    wraps: AtomicBool,
     // Last: they are removed when the helper is gone.
     controllers: Bases,
     pub(crate) cgroup: Option<CgroupBase>,
@@ -151,10 +158,16 @@ impl Sandbox {
         self.inner.status()
     }
 
-    /// A runner for processes; what they write also goes to `sink` while they run.
+    /// A runner for one process; what it writes also goes to `sink` while it runs, and `input` is
+    /// what it is sent meanwhile, if its plan says that something is.
     #[must_use]
-    pub fn processes(&self, sink: Option<OutputSink>, cancel: CancellationToken) -> ProcessRunner {
-        ProcessRunner::new(self.clone(), sink, cancel)
+    pub fn processes(
+        &self,
+        sink: Option<OutputSink>,
+        input: Option<LiveInput>,
+        cancel: CancellationToken,
+    ) -> ProcessRunner {
+        ProcessRunner::new(self.clone(), sink, input, cancel)
     }
 
     /// A runner for file tools.
@@ -222,6 +235,7 @@ impl Inner {
                 .inspect_err(|error| tracing::warn!(%error, "no temporary folder for calls"))
                 .ok(),
             helper: Mutex::new(None),
+            wraps: AtomicBool::new(false),
             controllers: Bases::claim(cgroup.as_ref().map(|base| base.path.as_path())),
             cgroup,
         }
@@ -336,6 +350,7 @@ impl Inner {
         let helper = Helper::start(
             self.image()?,
             cgroup.map(|base| base.path.as_path()),
+            self.wrapping(),
             &self.controllers.all,
             self.temp
                 .as_ref()
@@ -386,16 +401,62 @@ impl Inner {
             Ok(Err(why)) => return self.refused(why),
             Err(_) => return self.refused("the sandbox helper does not answer"),
         };
-        let why = match tokio::time::timeout(PROBE, self.try_cage()).await {
-            Ok(Ok(())) => None,
-            Ok(Err(why)) => Some(why),
-            Err(_) => Some("the sandbox helper does not answer".to_owned()),
-        };
+        let mut whys = Vec::new();
+        for backend in self.candidates() {
+            self.uses(backend);
+            let why = match tokio::time::timeout(PROBE, self.try_cage(backend)).await {
+                Ok(Ok(())) => {
+                    return SandboxStatus {
+                        tier_c: Some(backend),
+                        tier_c_why: None,
+                        ..plain
+                    };
+                }
+                Ok(Err(why)) => why,
+                Err(_) => "the sandbox helper does not answer".to_owned(),
+            };
+            whys.push(why);
+        }
+        self.uses(TierCBackend::LinuxNamespaces);
         SandboxStatus {
-            tier_c: why.is_none().then_some(TierCBackend::LinuxNamespaces),
-            tier_c_why: why,
+            tier_c: None,
+            tier_c_why: Some(whys.join("; and ")),
             ..plain
         }
+    }
+
+    /// From now on cages are built that way, by a helper that is made for it.
+    fn uses(&self, backend: TierCBackend) {
+        let wraps = backend == TierCBackend::LinuxBubblewrap;
+        if self.wraps.swap(wraps, Ordering::Relaxed) != wraps
+            && let Some((helper, _)) = self.lock_helper().take()
+        {
+            // Not closed: that would take the cgroups along.
+            helper.kill();
+        }
+    }
+
+    fn wrapping(&self) -> Wrapping {
+        match self.wraps.load(Ordering::Relaxed) {
+            true => Wrapping::Sometimes,
+            false => Wrapping::Never,
+        }
+    }
+
+    /// What is tried, in this order: what the settings name and nothing else, or our own helper and
+    /// then the program that some hosts grant more.
+    fn candidates(&self) -> Vec<TierCBackend> {
+        match self.settings.tier_c {
+            Some(backend) => vec![backend],
+            None => vec![TierCBackend::LinuxNamespaces, TierCBackend::LinuxBubblewrap],
+        }
+    }
+
+    /// What makes the walls of Tier-C here; without any, what would be asked to.
+    pub(crate) fn backend(&self) -> TierCBackend {
+        let asked = self.settings.tier_c;
+        let usual = asked.unwrap_or(TierCBackend::LinuxNamespaces);
+        self.status().tier_c.unwrap_or(usual)
     }
 
     async fn try_walls(&self) -> Result<Option<PathBuf>, String> {
@@ -433,6 +494,7 @@ impl Inner {
             lease,
             stdin: self.no_input().map_err(text)?,
             sink: None,
+            feeding: Feeding::none(),
             keep: 0,
             cancel: CancellationToken::new(),
         };
@@ -443,20 +505,34 @@ impl Inner {
     }
 
     /// A cage around an empty folder of ours.
-    async fn try_cage(&self) -> Result<(), String> {
+    async fn try_cage(&self, backend: TierCBackend) -> Result<(), String> {
+        match backend {
+            TierCBackend::LinuxNamespaces | TierCBackend::LinuxBubblewrap => {}
+            TierCBackend::MacosSandboxExec | TierCBackend::WindowsJobObject => {
+                return Err(format!("`{}` does not run on Linux", backend.executor()));
+            }
+        }
         let walls = self.walls()?;
         let text = |error: io::Error| error.to_string();
-        let run_as = if rustix::process::geteuid().is_root() {
-            RunAs::Lent { uid: 0, gid: 0 }
-        } else {
-            RunAs::Daemon
+        // Who cannot lend a uid is tried with a folder of one that nobody has.
+        let spare = self.uids.lend();
+        let owner = match backend {
+            TierCBackend::LinuxBubblewrap => spare.as_ref().map_or(NOBODY, Lease::first),
+            TierCBackend::LinuxNamespaces
+            | TierCBackend::MacosSandboxExec
+            | TierCBackend::WindowsJobObject => 0,
         };
-        let folder = Folder::make(self.temp().map_err(text)?, None).map_err(text)?;
+        let (run_as, given_to) = match (rustix::process::geteuid().is_root(), owner) {
+            (false, _) => (RunAs::Daemon, None),
+            (true, 0) => (RunAs::Lent { uid: 0, gid: 0 }, None),
+            (true, id) => (RunAs::Lent { uid: id, gid: id }, Some((id, id))),
+        };
+        let folder = Folder::make(self.temp().map_err(text)?, given_to).map_err(text)?;
         let workspace = folder.made().path.canonicalize().map_err(text)?;
-        let made = caged::for_probe(self, &workspace, folder.made().id, run_as)?;
+        let made = caged::for_probe(self, backend, &workspace, folder.made().id, run_as)?;
         let order = Order {
             work: Work::Probe,
-            run_as,
+            run_as: made.run_as,
             limits: probe_limits(),
             landlock_abi: walls.abi().number(),
             masked: made.masked,
@@ -470,6 +546,7 @@ impl Inner {
             lease: made.lease,
             stdin: self.no_input().map_err(text)?,
             sink: None,
+            feeding: Feeding::none(),
             keep: 0,
             cancel: CancellationToken::new(),
         };

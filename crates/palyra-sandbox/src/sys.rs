@@ -332,6 +332,23 @@ pub(crate) fn kill_everybody() {
     unsafe { libc::kill(-1, libc::SIGKILL) };
 }
 
+/// Takes over a descriptor that this process was started with, and lets it end with the next
+/// program. Only at the start of the helper, and once for each.
+pub(crate) fn adopt(number: i32) -> Option<OwnedFd> {
+    // SAFETY: an integer; nothing but a flag changes.
+    let open = unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) } == 0;
+    // SAFETY: it is open, above standard error, and nothing in this process owns it: the helper calls
+    // this first thing, with numbers that are all different.
+    (open && number > 2).then(|| unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// Ends this process by a signal, or as a shell would say that it did.
+pub(crate) fn end_by(signal: i32) -> i32 {
+    // SAFETY: an integer; every signal has its default action here.
+    unsafe { libc::raise(signal) };
+    128 + signal
+}
+
 /// Tries what no call may: to enter another namespace. There is none behind this descriptor, so
 /// nothing comes of it where it is not refused either.
 pub(crate) fn try_setns() -> io::Result<()> {

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 use palyra_core::plan::{FileId, ProgramId, RunAs};
-use palyra_core::{FileOperation, Layer, Limits, RunErrorKind};
+use palyra_core::{FileOperation, Layer, Limits, RunErrorKind, Window};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags,
@@ -19,6 +19,7 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::tier_c::TierCBackend;
 use crate::tier_c::cage::Cage;
 use crate::tier_c::uids::ORDINARY;
 
@@ -27,6 +28,10 @@ pub(crate) const PACKET: usize = 32 * 1024;
 
 /// Says "end this call" on a report socket.
 pub(crate) const END_IT: &[u8] = b"k";
+
+/// Says that the order in the memory file is for a cage that another program builds. It goes to the
+/// targets of Tier-B, and there is no ruleset with it.
+pub(crate) const WRAPPED: &[u8] = b"w";
 
 /// The most descriptors that any packet carries.
 const MOST_HANDLES: usize = 6;
@@ -49,6 +54,8 @@ pub(crate) struct Order {
 /// A cage, and whom a root daemon runs it as.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct CagedOrder {
+    /// Who builds it.
+    pub(crate) backend: TierCBackend,
     pub(crate) cage: Cage,
     pub(crate) lent: Option<Lent>,
 }
@@ -91,6 +98,8 @@ pub(crate) enum Work {
         offline: bool,
         /// What was decided about; anything else is not started.
         decided: Decided,
+        /// The terminal that it is given, if it is given one.
+        terminal: Option<Window>,
     },
     /// Carry out a file operation and write its result to standard output.
     File {
@@ -129,7 +138,8 @@ impl Assignment {
 /// What happened.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Report {
-    /// From the target: every wall stands. What follows is the program's own doing.
+    /// From the target: every wall stands. What follows is the program's own doing. The other end
+    /// of its terminal, if it has one, comes along.
     Confined {
         supervisor: i32,
         /// Its session, where that has the same number outside.
@@ -258,9 +268,18 @@ pub(crate) fn receive_value<T: DeserializeOwned>(
     socket: impl AsFd,
     buffer: &mut [u8],
 ) -> io::Result<Option<T>> {
-    let Some((length, _)) = receive(socket, buffer)? else {
+    Ok(receive_with_handle(socket, buffer)?.map(|(value, _)| value))
+}
+
+/// The same, with the descriptor that came along; a second one is closed.
+pub(crate) fn receive_with_handle<T: DeserializeOwned>(
+    socket: impl AsFd,
+    buffer: &mut [u8],
+) -> io::Result<Option<(T, Option<OwnedFd>)>> {
+    let Some((length, handles)) = receive(socket, buffer)? else {
         return Ok(None);
     };
     let bytes = buffer.get(..length).unwrap_or_default();
-    Ok(Some(serde_json::from_slice(bytes)?))
+    let value = serde_json::from_slice(bytes)?;
+    Ok(Some((value, handles.into_iter().next())))
 }

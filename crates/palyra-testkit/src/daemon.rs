@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use palyra_api::{Client, Home};
 use tempfile::TempDir;
 
-use crate::{Ran, eventually};
+use crate::{Ran, Terminal, eventually};
 
 /// A program that lies beside the test's own: `palyra`, `palyrad` or `palyra-jail`.
 #[must_use]
@@ -264,6 +264,18 @@ impl Daemon {
         command.args(arguments).stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command.spawn().expect("palyra starts")
+    }
+
+    /// Starts `palyra` with these arguments in front of a terminal.
+    #[must_use]
+    pub fn palyra_in_terminal(&self, arguments: &[&str]) -> Terminal {
+        self.in_terminal(self.program("palyra").args(arguments))
+    }
+
+    /// Starts a program in front of a terminal, as the daemon's uid.
+    #[must_use]
+    pub fn in_terminal(&self, command: &Command) -> Terminal {
+        Terminal::start(command, self.uid)
     }
 
     /// A connection of its own.

@@ -15,9 +15,11 @@
 mod daemon;
 pub mod probes;
 mod ran;
+mod terminal;
 
 pub use daemon::{Daemon, DaemonBuilder, bin};
 pub use ran::Ran;
+pub use terminal::{Terminal, pair};
 
 /// Polls until `ready` gives something; panics with `what` after half a minute.
 pub fn eventually<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {

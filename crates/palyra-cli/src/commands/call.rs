@@ -8,7 +8,7 @@ use palyra_core::json::NotCanonical;
 use palyra_core::{CanonicalJson, render};
 
 use crate::args::Call;
-use crate::calling::{By, Calling};
+use crate::calling::{By, Calling, Input};
 use crate::exit::{Exit, Meaning};
 use crate::failure::Failure;
 use crate::place;
@@ -35,6 +35,7 @@ pub(super) async fn run(args: &Call, session: &Session) -> Result<Exit, Failure>
         body: body(tool, &text, workspace.as_deref()).into(),
         what: format!("{who}: {tool} {}", shortened(&text)),
         by: By::Call,
+        input: Input::None,
     };
     calling.run(&mut client, session).await
 }

@@ -56,10 +56,20 @@ fn render(doctor: &Doctor, output: &Output) -> String {
     }
     for (tier, runs) in [("Tier-B", doctor.tier_b), ("Tier-C", doctor.tier_c)] {
         let word = if runs { "can run" } else { "cannot run" };
-        text.push_str(&format!("\n{tier} {word} here"));
+        let how = match tier == "Tier-C" && runs && lacks_namespaces(doctor) {
+            true => ", through `bwrap`",
+            false => "",
+        };
+        text.push_str(&format!("\n{tier} {word} here{how}"));
     }
     text.push('\n');
     text
+}
+
+/// Whether our own helper cannot make Tier-C's walls here.
+fn lacks_namespaces(doctor: &Doctor) -> bool {
+    let mut needed = doctor.checks.iter().filter(|it| it.needed_for == "Tier-C");
+    needed.any(|check| check.state == "missing")
 }
 
 fn colour(check: &DoctorCheck) -> anstyle::Style {

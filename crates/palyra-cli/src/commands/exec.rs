@@ -12,12 +12,13 @@ use palyra_api::{Client, ClientError};
 use serde_json::{Map, Value};
 
 use crate::args::Exec;
-use crate::calling::{By, Calling, quoted};
+use crate::calling::{By, Calling, Input, quoted};
 use crate::exit::{Exit, Meaning};
 use crate::failure::Failure;
 use crate::place;
 use crate::session::Session;
 use crate::stdin;
+use crate::terminal;
 
 const TOOL: &str = "palyra.process.run";
 
@@ -33,7 +34,14 @@ pub(super) async fn run(args: &Exec, session: &Session) -> Result<Exit, Failure>
         .map(place::workspace)
         .transpose()?;
     let input = args.stdin.then(stdin::read_text).transpose()?;
-    if input.is_none() && stdin::has_data() {
+    if meant.input == Input::Terminal {
+        if session.output.is_json() {
+            let hint = "leave out -t for a JSON document at the end, or --json for a terminal";
+            return Err(Failure::usage("`-t` and `--json` exclude each other", hint));
+        }
+        terminal::demand()?;
+    }
+    if input.is_none() && meant.input == Input::None && stdin::has_data() {
         let note = "standard input is not passed on; use --stdin";
         session.output.note(note);
     }
@@ -61,6 +69,7 @@ pub(super) async fn run(args: &Exec, session: &Session) -> Result<Exit, Failure>
         body: body.into(),
         what: format!("{who}: {}", quoted(&meant.argv)),
         by: By::Exec,
+        input: meant.input,
     };
     calling.run(&mut client, session).await
 }
@@ -90,6 +99,7 @@ struct Meant {
     argv: Vec<String>,
     env: BTreeMap<String, String>,
     timeout_ms: Option<u64>,
+    input: Input,
     tier: Option<&'static str>,
     egress: Option<&'static str>,
 }
@@ -101,6 +111,11 @@ impl Meant {
             argv: args.command.iter().map(word).collect::<Result<_, _>>()?,
             env: environment(args, lookup)?,
             timeout_ms: timeout.and_then(|millis| u64::try_from(millis).ok()),
+            input: match (args.interactive, args.tty) {
+                (_, true) => Input::Terminal,
+                (true, false) => Input::Stdin,
+                (false, false) => Input::None,
+            },
             tier: args.tier.map(crate::args::TierArg::as_str),
             egress: args.egress.map(crate::args::EgressArg::as_str),
         })
@@ -130,6 +145,12 @@ impl Meant {
         };
         maybe("cwd", cwd.map(Value::from));
         maybe("stdin", stdin.map(Value::from));
+        let (interactive, window) = match self.input {
+            Input::None => (None, None),
+            Input::Stdin => (Some("stdin"), None),
+            Input::Terminal => (Some("terminal"), terminal::window()),
+        };
+        maybe("interactive", interactive.map(Value::from));
         maybe("timeout_ms", self.timeout_ms.map(Value::from));
         maybe("tier", self.tier.map(Value::from));
         maybe("egress", self.egress.map(Value::from));
@@ -137,6 +158,7 @@ impl Meant {
             tool: TOOL.to_owned(),
             arguments: arguments.into(),
             workspace,
+            window,
         }
     }
 }

@@ -443,3 +443,73 @@ fn call_reads_arguments_from_files_and_standard_input() {
         .exits(2)
         .complains("none", "--args");
 }
+
+/// Who was slow misses pieces while the call runs; its end brings them, and nothing comes twice.
+#[test]
+fn what_was_missed_comes_at_the_end_in_its_place() {
+    let output = |stream: &str, base64: &str, missed: u64| json!({"event": "output", "stream": stream, "base64": base64, "missed": missed});
+    let kept = json!({"stdout": {"text": "abcdef"}, "stderr": {"text": "xy"}});
+    let (palyra, _fake) = answering(vec![
+        accepted(),
+        json!({"event": "started"}),
+        output("stdout", "YWI=", 0),
+        output("stderr", "eHk=", 0),
+        output("stdout", "ZQ==", 2),
+        output("stdout", "Zg==", 0),
+        finished("completed", &json!({"exit_code": 0, "output": kept})),
+    ]);
+    let ran = palyra.run(&["exec", "--", "prog"]).exits(0);
+    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("abcdef", "xy"));
+}
+
+#[test]
+fn standard_input_is_sent_while_it_runs() {
+    let palyra = Palyra::new();
+    let input = format!("POST /api/v1/calls/{CALL}/input");
+    let events = vec![accepted(), json!({"event": "started"})];
+    let fake = Fake::listen(
+        &palyra.home(),
+        &[
+            ("POST /api/v1/calls", Answer::Silence(events)),
+            (&input, Answer::Json(200, json!({"call_id": CALL}))),
+        ],
+    );
+    let mut command = palyra.command(&["exec", "-i", "--", "cat"]);
+    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"\xffhello").unwrap();
+    let sent = || -> Vec<Value> {
+        let asked = fake.asked().into_iter().filter(|asked| asked.line == input);
+        asked
+            .map(|asked| serde_json::from_str(&asked.body).unwrap())
+            .collect()
+    };
+    palyra_testkit::eventually("the end is sent", || {
+        (sent().last()? == &json!({"end": true})).then_some(())
+    });
+    assert_eq!(
+        sent(),
+        [json!({"base64": "/2hlbGxv"}), json!({"end": true})]
+    );
+    assert_eq!(fake.call()["arguments"]["interactive"], "stdin");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_terminal_is_demanded_and_shows_what_a_document_would_hide() {
+    let palyra = Palyra::new();
+    palyra
+        .run(&["exec", "-it", "--", "sh"])
+        .exits(125)
+        .complains("not a terminal", "-i");
+    palyra
+        .run(&["exec", "-it", "--json", "--", "sh"])
+        .exits(125)
+        .complains("exclude each other", "--json");
+    for words in [
+        &["exec", "-t", "--", "sh"][..],
+        &["exec", "-i", "--stdin", "--", "sh"],
+    ] {
+        let _ = palyra.run(words).exits(125);
+    }
+}

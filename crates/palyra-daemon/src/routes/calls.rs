@@ -14,8 +14,8 @@ use base64::Engine;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use palyra_api::wire::{
-    CallDetail, CallEvent, CallRequest, CallResult, CallSummary, ErrorBody, Outcome, OutputStream,
-    Page, Problem,
+    CallDetail, CallEvent, CallInput, CallRequest, CallResult, CallSummary, ErrorBody, InputTaken,
+    Outcome, OutputStream, Page, Problem,
 };
 use palyra_core::json::NotCanonical;
 use palyra_core::{BlobKind, CanonicalJson, Ending};
@@ -23,6 +23,7 @@ use palyra_gateway::calls::{CallRow, CallState};
 use palyra_gateway::error::RefusalKind;
 use palyra_gateway::records::ListQuery;
 use palyra_gateway::{CallHandle, CallReport, Conclusion, Event, ProposedCall};
+use palyra_sandbox::Fed;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -31,12 +32,14 @@ use crate::problem::Refused;
 
 /// Requests are smaller, but for whole folders of policies; the tools' own caps are smaller too.
 const MOST_BODY: usize = 6 << 20;
+/// What a call is sent at once.
+const MOST_INPUT: usize = 64 << 10;
 /// A too large body is read to here, so that its sender hears why it was refused.
 const MOST_DRAINED: usize = 64 << 20;
 
 #[utoipa::path(
     post, path = "/api/v1/calls", operation_id = "call_tool", request_body = CallRequest,
-    description = "Calls a tool. With `Accept: application/x-ndjson` the answer is a stream of CallEvent, one a line; otherwise one CallResult at the end.",
+    description = "Calls a tool. With `Accept: application/x-ndjson` the answer is a stream of CallEvent, one a line, as they happen; otherwise one CallResult at the end. Closing the connection cancels the call. Who reads slowly slows the program down as a full pipe does, and after two seconds misses what comes (`missed`); it is kept all the same. A call with `interactive` among its arguments is sent what it reads by `send_input`.",
     responses((status = 200, body = CallResult), (status = "4XX", body = ErrorBody), (status = 503, body = ErrorBody))
 )]
 pub(crate) async fn call(
@@ -52,6 +55,7 @@ pub(crate) async fn call(
             .member("arguments")
             .ok_or_else(|| not_json("`arguments` are missing"))?,
         workspace: request.workspace.map(PathBuf::from),
+        window: request.window.map(window),
     };
     let handle = app.gateway.call(&caller, wanted).await?;
     let streamed = headers
@@ -62,6 +66,50 @@ pub(crate) async fn call(
     }
     let report = handle.finish().await?;
     Ok(Json(result(&report)).into_response())
+}
+
+#[utoipa::path(
+    post, path = "/api/v1/calls/{id}/input", operation_id = "send_input", request_body = CallInput,
+    description = "Sends something to a call of one's own that was proposed with `interactive` and waits or runs. The answer comes when the call has taken it, so a program that reads nothing keeps its sender waiting. Send one after another: what is sent at once arrives in any order.",
+    params(("id" = String, Path,)),
+    responses((status = 200, body = InputTaken), (status = "4XX", body = ErrorBody))
+)]
+pub(crate) async fn input(
+    State(app): State<App>,
+    Who(caller): Who,
+    Named(call_id): Named,
+    body: Body,
+) -> Result<Json<InputTaken>, Refused> {
+    let (_, sent): (_, CallInput) = typed_body_of(body, 2 * MOST_INPUT).await?;
+    let bytes = sent
+        .base64
+        .map(|text| base64::engine::general_purpose::STANDARD.decode(text))
+        .transpose()
+        .map_err(|error| not_json(&format!("`base64` is not base64: {error}")))?;
+    if bytes.as_ref().is_some_and(|bytes| bytes.len() > MOST_INPUT) {
+        return Err(Refused::new(
+            RefusalKind::TooLarge,
+            "input_too_large",
+            format!("a call is sent {MOST_INPUT} bytes at once at most"),
+            "send them in smaller pieces, one after another",
+        ));
+    }
+    let parts = [
+        sent.window.map(|size| Fed::Window(window(size))),
+        bytes.map(Fed::Bytes),
+        sent.end.then_some(Fed::End),
+    ];
+    for part in parts.into_iter().flatten() {
+        app.gateway.feed(&caller, &call_id, part).await?;
+    }
+    Ok(Json(InputTaken { call_id }))
+}
+
+const fn window(size: palyra_api::wire::Window) -> palyra_core::Window {
+    palyra_core::Window {
+        rows: size.rows,
+        columns: size.columns,
+    }
 }
 
 /// Which calls.
@@ -242,6 +290,7 @@ fn on_the_wire(event: Event, handle: &CallHandle) -> CallEvent {
                 palyra_sandbox::OutputStream::Stderr => OutputStream::Stderr,
             },
             base64: base64::engine::general_purpose::STANDARD.encode(&chunk.bytes),
+            missed: chunk.missed,
         },
     }
 }

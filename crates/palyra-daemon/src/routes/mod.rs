@@ -69,6 +69,7 @@ pub fn router(gateway: GatewayService, about: About) -> Router {
         )
         .route("/api/v1/calls", get(calls::list).post(calls::call))
         .route("/api/v1/calls/{id}", get(calls::show))
+        .route("/api/v1/calls/{id}/input", post(calls::input))
         .route("/api/v1/calls/{id}/attestation", get(proofs::attestation))
         .route("/api/v1/calls/{id}/erase", post(keeping::erase))
         .route("/api/v1/approvals", get(approvals::list))

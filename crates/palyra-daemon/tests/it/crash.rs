@@ -115,11 +115,13 @@ async fn load(
                 tool: "palyra.echo".to_owned(),
                 arguments: json!({ "message": "x" }),
                 workspace: None,
+                window: None,
             },
             _ => CallRequest {
                 tool: "palyra.process.run".to_owned(),
                 arguments: json!({ "argv": ["touch", format!("m{}", marker + number)] }),
                 workspace: Some(workspace.to_str().unwrap().to_owned()),
+                window: None,
             },
         };
         let Ok(result) = client.call(&request).await else {

@@ -137,3 +137,36 @@ fn nothing_is_left() {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     assert!(!mounts.contains("palyra-doctor"), "{mounts}");
 }
+
+/// What a daemon tried at its start is what it says, and what it is told to use it uses.
+#[test]
+fn the_back_end_is_the_one_that_is_asked_for() {
+    let backend = |daemon: &Daemon| {
+        let status = daemon.palyra(&["status", "--json"]).expect_code(0).json();
+        status["sandbox"]["tier_c"].clone()
+    };
+    assert_eq!(backend(&Daemon::start()), "linux_namespaces");
+    let mut named = vec!["linux_namespaces"];
+    if std::path::Path::new("/usr/bin/bwrap").exists() {
+        named.push("linux_bubblewrap");
+    } else {
+        palyra_testkit::not_run(
+            "the_back_end_is_the_one_that_is_asked_for",
+            "install `bubblewrap`",
+        );
+    }
+    for name in named {
+        let config = format!("[sandbox]\ntier_c_backend = \"{name}\"\n");
+        let daemon = Daemon::builder().config(&config).start();
+        assert_eq!(backend(&daemon), name);
+    }
+    let daemon = Daemon::builder()
+        .config("[sandbox]\ntier_c_backend = \"docker\"\n")
+        .prepare();
+    let refused = Ran::from(daemon.program("palyrad").output().unwrap()).expect_code(1);
+    assert!(
+        refused.stderr.contains("linux_bubblewrap"),
+        "{}",
+        refused.stderr
+    );
+}

@@ -347,6 +347,7 @@ fn no_output_is_lost_under_load() {
                         tool: "palyra.process.run".to_owned(),
                         arguments: serde_json::json!({ "argv": ["sh", "-c", format!("echo {word}; echo {word} >&2")] }),
                         workspace: Some(folder.clone()),
+                        window: None,
                     };
                     let output = client.call(&request).await.unwrap().output.unwrap();
                     let whole = format!("{word}\n");

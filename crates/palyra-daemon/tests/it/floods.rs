@@ -18,6 +18,7 @@ fn echo() -> CallRequest {
         tool: "palyra.echo".to_owned(),
         arguments,
         workspace: None,
+        window: None,
     }
 }
 
@@ -113,6 +114,7 @@ async fn a_runs_output_is_charged_whatever_the_tool() {
         tool: "palyra.fs.read".to_owned(),
         arguments: json!({ "path": "large" }),
         workspace: Some(daemon.workspace().to_str().unwrap().to_owned()),
+        window: None,
     };
     let mut client = daemon.client().await;
     client.call(&read).await.unwrap();

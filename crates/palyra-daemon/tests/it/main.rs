@@ -25,5 +25,7 @@ mod policies;
 mod proofs;
 mod readme;
 mod scripts;
+mod streaming;
+mod terminal;
 mod tool_is_no_principal;
 mod workspaces;

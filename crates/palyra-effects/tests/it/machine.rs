@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use palyra_effects::{Analysis, ProcessCall, Resolver, of_process};
+use palyra_effects::{Analysis, ProcessCall, Read, Resolver, of_process};
 
 pub(crate) const WORKSPACE: &str = "/workspace";
 
@@ -85,7 +85,7 @@ pub(crate) fn call(argv: &[String]) -> ProcessCall<'_> {
         cwd: Path::new(WORKSPACE),
         path: "/usr/bin",
         environment: &[],
-        stdin: None,
+        stdin: Read::Nothing,
         home: Some("/home/ada"),
         workspace: Path::new(WORKSPACE),
     }

@@ -1,7 +1,7 @@
 //! What holds for every call, however it is spelled.
 
 use palyra_core::{Effect, RiskLevel};
-use palyra_effects::{Analysis, of_process};
+use palyra_effects::{Analysis, Opaque, Read, of_process};
 use proptest::prelude::*;
 
 use crate::machine::{Machine, analyse, call};
@@ -235,11 +235,21 @@ fn a_variable_of_the_call_counts() {
 fn standard_input_of_the_call_is_a_shells_text() {
     let argv = ["sh".to_owned()];
     let mut with = call(&argv);
-    with.stdin = Some("rm x");
+    with.stdin = Read::Text("rm x");
     let found = of_process(&with, &Machine);
     assert!(!found.is_opaque());
     let rm = Effect::Exec {
         program: "/usr/bin/rm".into(),
     };
     assert!(found.effects.contains(&rm));
+}
+
+/// Whatever the words say, what is typed later may be anything: `less` runs what follows `!`.
+#[test]
+fn input_that_comes_later_is_not_understood() {
+    let argv = ["less", "a"].map(str::to_owned);
+    let mut with = call(&argv);
+    with.stdin = Read::Live;
+    let found = of_process(&with, &Machine);
+    assert!(found.opaque.contains(&Opaque::LiveInput));
 }

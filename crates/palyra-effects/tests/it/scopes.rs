@@ -6,7 +6,9 @@ use palyra_core::{
     Channel, DeviceId, DigestKey, Principal, RunId, ScopeKind, Tier, Timestamp, Understanding,
     UserName,
 };
-use palyra_effects::{Analysis, FileAccess, Identity, Opaque, ProcessCall, of_file, of_process};
+use palyra_effects::{
+    Analysis, FileAccess, Identity, Opaque, ProcessCall, Read, of_file, of_process,
+};
 
 use crate::machine::{Machine, WORKSPACE, analyse, call};
 
@@ -123,7 +125,7 @@ fn another_input_variable_or_path_is_another_call() {
     let plain = keys(&|_| {});
     assert_eq!(plain.len(), 3);
     for other in [
-        keys(&|call| call.stdin = Some("x")),
+        keys(&|call| call.stdin = Read::Text("x")),
         keys(&|call| call.environment = &[("FOO", "x")]),
         keys(&|call| call.environment = &[("FOO", "y")]),
         keys(&|call| call.path = "/opt/x:/usr/bin"),

@@ -41,6 +41,16 @@ impl AnyPlan {
     }
 }
 
+impl AnyPlan {
+    /// Whether its caller sends it something while it runs.
+    pub(crate) const fn takes_input(&self) -> bool {
+        match self {
+            Self::Process(plan) => plan.stdin.is_live(),
+            Self::Reply(_) | Self::File(_) => false,
+        }
+    }
+}
+
 impl Plan for AnyPlan {
     fn digest(&self) -> PlanDigest {
         match self {

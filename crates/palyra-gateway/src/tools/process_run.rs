@@ -5,10 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use palyra_core::{
-    CanonicalJson, EgressEnforcementMode, FileId, Limits, ProcView, ProcessPlan, Tier,
+    CanonicalJson, EgressEnforcementMode, FileId, Limits, ProcView, ProcessPlan, Stdin, Tier,
     ToolCapability, ToolMetadata,
 };
-use palyra_effects::{Analysis, ProcessCall};
+use palyra_effects::{Analysis, ProcessCall, Read};
 use palyra_sandbox::ProgramProblem;
 use serde_json::{Value, json};
 
@@ -53,6 +53,7 @@ impl Tool for ProcessRun {
                 NAME,
             ));
         }
+        let stdin = stdin(arguments)?;
         let cwd = cwd(arguments, workspace, place)?;
         let home = place.people.home_for(ground.run_as);
         let env = environment(arguments, &home, tier)?;
@@ -74,7 +75,7 @@ impl Tool for ProcessRun {
             .map_err(|error| unresolved(&error))?;
         let gone = |_| unresolved(&ProgramProblem::NotFound(typed.to_owned()));
         let program_id = palyra_sandbox::program_id(&program).map_err(gone)?;
-        let analysis = analysis(arguments, &argv, &env, &cwd, workspace);
+        let analysis = analysis(arguments, &argv, &env, &stdin, &cwd, workspace);
         // A link that is flipped back and forth must not be judged as one program and run as
         // another.
         let judged = analysis.programs.iter().find(|it| it.program == program);
@@ -96,9 +97,9 @@ impl Tool for ProcessRun {
             cwd,
             workspace: workspace.to_owned(),
             workspace_id: ground.id,
-            stdin: text(arguments, "stdin").map(str::to_owned),
+            limits: limits(arguments, &stdin),
+            stdin,
             tier,
-            limits: limits(arguments),
             masked: place.masked.to_vec(),
             run_as: ground.run_as,
             read_only: home
@@ -121,6 +122,7 @@ fn analysis(
     arguments: &CanonicalJson,
     argv: &[String],
     env: &[(String, String)],
+    stdin: &Stdin,
     cwd: &Path,
     workspace: &Path,
 ) -> Analysis {
@@ -141,7 +143,11 @@ fn analysis(
         cwd,
         path: value("PATH").unwrap_or_default(),
         environment: &variables,
-        stdin: text(arguments, "stdin"),
+        stdin: match stdin {
+            Stdin::Nothing => Read::Nothing,
+            Stdin::Text(text) => Read::Text(text),
+            Stdin::Live | Stdin::Terminal => Read::Live,
+        },
         home: value("HOME"),
         workspace,
     };
@@ -167,6 +173,12 @@ fn schema() -> Value {
                 "description": "Environment variables; nothing else is inherited."
             },
             "stdin": { "type": "string", "description": "What to read on standard input." },
+            "interactive": {
+                "enum": ["stdin", "terminal"],
+                "description": "What it reads is sent while it runs, to `POST /api/v1/calls/ID/input`: \
+                                stdin by a pipe, terminal in a terminal of its own, where it writes \
+                                too. Not known when it is decided, so never understood completely."
+            },
             "timeout_ms": {
                 "type": "integer", "minimum": 1, "maximum": LONGEST,
                 "description": "Wall-clock limit in milliseconds."
@@ -257,11 +269,30 @@ fn cwd_id(cwd: &Path) -> Result<FileId, Refusal> {
     })
 }
 
-fn limits(arguments: &CanonicalJson) -> Limits {
+/// What it reads, and when that is known.
+fn stdin(arguments: &CanonicalJson) -> Result<Stdin, Refusal> {
+    match (text(arguments, "stdin"), text(arguments, "interactive")) {
+        (Some(_), Some(_)) => Err(Refusal::arguments(
+            "`/stdin` is known and `/interactive` is sent later: it is one or the other",
+            NAME,
+        )),
+        (Some(text), None) => Ok(Stdin::Text(text.to_owned())),
+        (None, Some("terminal")) => Ok(Stdin::Terminal),
+        (None, Some(_)) => Ok(Stdin::Live),
+        (None, None) => Ok(Stdin::Nothing),
+    }
+}
+
+fn limits(arguments: &CanonicalJson, stdin: &Stdin) -> Limits {
     let number = |member: &str| arguments.value().get(member).and_then(Value::as_u64);
     let usual = Limits::default();
+    let wall = match stdin {
+        // Somebody sits in front of it, and ends it when they are done.
+        Stdin::Terminal => Duration::from_millis(LONGEST),
+        Stdin::Nothing | Stdin::Text(_) | Stdin::Live => usual.wall,
+    };
     Limits {
-        wall: number("timeout_ms").map_or(usual.wall, Duration::from_millis),
+        wall: number("timeout_ms").map_or(wall, Duration::from_millis),
         address_space: number("address_space"),
         ..usual
     }

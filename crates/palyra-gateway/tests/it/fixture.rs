@@ -41,6 +41,7 @@ impl House {
             helper: own.join("no-helper"),
             masked: vec![own.clone()],
             clock: Arc::clone(&clock),
+            tier_c: None,
         });
         let folds: Vec<Box<dyn Fold>> = vec![
             Box::new(CallsFold),
@@ -98,6 +99,7 @@ impl House {
             tool: "palyra.process.run".to_owned(),
             arguments: CanonicalJson::from_value(&arguments).unwrap(),
             workspace: Some(self.workspace.clone()),
+            window: None,
         };
         let mut call = self.gateway.call(&self.agent, wanted).await.unwrap();
         let mut asked = false;

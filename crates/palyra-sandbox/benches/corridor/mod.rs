@@ -12,8 +12,8 @@ use palyra_core::corridor::{
 use palyra_core::facts::Origin;
 use palyra_core::{
     CallId, CanonicalJson, Channel, Denial, DenialCode, DeviceId, DigestKey, EgressEnforcementMode,
-    Ending, Facts, Limits, Principal, ProcView, ProcessPlan, RunId, SystemClock, Tier, Timestamp,
-    ToolAttestation, ToolMetadata, ToolProposal, UserName,
+    Ending, Facts, Limits, Principal, ProcView, ProcessPlan, RunId, Stdin, SystemClock, Tier,
+    Timestamp, ToolAttestation, ToolMetadata, ToolProposal, UserName,
 };
 use palyra_sandbox::{Sandbox, SandboxSettings};
 use serde_json::Value;
@@ -56,6 +56,7 @@ impl Place {
             helper: env!("CARGO_BIN_EXE_palyra-jail").into(),
             masked: vec![self.home.clone()],
             clock: Arc::new(SystemClock),
+            tier_c: None,
         };
         Sandbox::start(settings).await.unwrap()
     }
@@ -72,7 +73,7 @@ impl Place {
             cwd_id: found.id,
             workspace: self.work.clone(),
             workspace_id: found.id,
-            stdin: None,
+            stdin: Stdin::Nothing,
             tier,
             limits: Limits::default(),
             masked: vec![self.home.clone()],
@@ -164,7 +165,7 @@ pub(crate) async fn confined(sandbox: &Sandbox, plan: ProcessPlan) -> (Duration,
         return (Duration::ZERO, String::new());
     };
     let admitted = permit.admit(&mut Open).await.unwrap();
-    let runner = sandbox.processes(None, CancellationToken::new());
+    let runner = sandbox.processes(None, None, CancellationToken::new());
     let begun = Instant::now();
     let finished = admitted.execute(&runner, plan).await.unwrap();
     let took = begun.elapsed();

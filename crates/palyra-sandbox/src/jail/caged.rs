@@ -17,23 +17,28 @@ use rustix::thread::{Gid, Uid};
 
 use super::left_out::Wall;
 use super::self_test::Ahead;
-use super::server::Shared;
+use super::server::Basis;
 use super::sight;
 use super::target::{self, Program, Refusal};
+use super::terminal::Terminal;
 use super::{files, init};
 use crate::landlock::{self, Abi, Access, Ruleset};
 use crate::sys;
+use crate::tier_c::TierCBackend;
 use crate::tier_c::cage::Writing;
-use crate::wire::{self, CagedOrder, Handles, Order, Report, Work};
+use crate::wire::{CagedOrder, Handles, Order, Work};
 
 /// A call in a cage, as both of its processes know it.
 pub(super) struct Caged<'a> {
-    pub(super) shared: &'a Shared,
+    pub(super) basis: &'a Basis,
     pub(super) supervisor: Pid,
     pub(super) order: &'a Order,
     pub(super) caged: &'a CagedOrder,
     pub(super) handles: &'a Handles<OwnedFd>,
     pub(super) ahead: &'a Ahead,
+    /// As whose a file is seen here that was made outside, by whom the call runs as; only where
+    /// another program made the namespaces.
+    pub(super) witness: Option<u32>,
 }
 
 /// Its life. The result is its exit code, unless it became another program.
@@ -59,12 +64,18 @@ pub(super) fn rehearse(packet: &mut [u8], ahead: &Ahead) {
 
 impl Caged<'_> {
     fn misses(&self, wall: Wall) -> bool {
-        self.shared.missing == Some(wall)
+        self.basis.missing == Some(wall)
     }
 
     /// A network of its own, with a loopback for servers that a test starts and talks to.
     fn own_network(&self) -> Result<(), Refusal> {
-        if !self.caged.cage.isolated_network || self.misses(Wall::Network) {
+        let made_already = match self.caged.backend {
+            TierCBackend::LinuxNamespaces => false,
+            TierCBackend::LinuxBubblewrap
+            | TierCBackend::MacosSandboxExec
+            | TierCBackend::WindowsJobObject => true,
+        };
+        if made_already || !self.caged.cage.isolated_network || self.misses(Wall::Network) {
             return Ok(());
         }
         sys::unshare(libc::CLONE_NEWNET)
@@ -80,7 +91,7 @@ impl Caged<'_> {
         if self.misses(Wall::Seccomp) {
             return Ok(());
         }
-        let filters = &self.shared.filters;
+        let filters = &self.basis.filters;
         filters
             .put_on()
             .map_err(|error| Refusal::degraded("seccomp", error))
@@ -116,7 +127,8 @@ impl Caged<'_> {
         if let Work::Process { cwd, decided, .. } = work {
             target::enter(cwd, decided.cwd)?;
         }
-        target::standard_streams(self.handles)
+        let terminal = Terminal::for_work(work)?;
+        target::standard_streams(self.handles, terminal.as_ref())
             .map_err(|error| Refusal::degraded("a descriptor", error))?;
         let abi = Abi::from_number(*landlock_abi);
         if !self.misses(Wall::Landlock) {
@@ -129,7 +141,7 @@ impl Caged<'_> {
                 .map_err(|error| Refusal::degraded("dropping capabilities", error))?;
         }
         if !self.misses(Wall::Seccomp) {
-            let filters = &self.shared.filters;
+            let filters = &self.basis.filters;
             filters
                 .put_on_last(work)
                 .map_err(|error| Refusal::degraded("seccomp", error))?;
@@ -139,20 +151,16 @@ impl Caged<'_> {
             limits: &limits,
             lent: self.caged.lent,
             isolated_network: self.caged.cage.isolated_network,
-            outside: &self.shared.namespaces,
-            ids: self.shared.ids,
+            outside: &self.basis.namespaces,
+            ids: self.basis.ids,
+            witness: self.witness,
         };
         let workspace = self.workspace();
         let seen = sight::Seen::look(masked, &limits, workspace, self.ahead);
         let layers = sight::judge(&expected, &seen)
             .map_err(|missing| Refusal::new(RunErrorKind::SandboxDegraded, missing))?;
-        let confined = Report::Confined {
-            supervisor: self.supervisor.as_raw_nonzero().get(),
-            session: None,
-            layers,
-        };
-        wire::send_value(&self.handles.report, &confined)
-            .map_err(|error| Refusal::new(RunErrorKind::RuntimeFailure, error.to_string()))?;
+        let report = &self.handles.report;
+        target::tell_confined(report, self.supervisor, None, layers, terminal)?;
         self.work(program)
     }
 

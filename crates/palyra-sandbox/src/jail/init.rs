@@ -99,12 +99,13 @@ pub(super) fn run(shared: &Shared, supervisor: Pid, link: &OwnedFd, whole: &Call
     };
     let ahead = ahead.with_limits(whole, &order.limits);
     let call = Caged {
-        shared,
+        basis: &shared.basis,
         supervisor,
         order: &order,
         caged,
         handles: &handles,
         ahead: &ahead,
+        witness: None,
     };
     let begun = match root {
         true => begin_as_root(&call, link),
@@ -168,7 +169,7 @@ fn keep_own_ids(shared: &Shared) -> io::Result<()> {
             .open(Path::new("/proc/self").join(name));
         file?.write_all(text.as_bytes())
     };
-    let (uid, gid) = shared.ids;
+    let (uid, gid) = shared.basis.ids;
     write("setgroups", "deny")?;
     write("uid_map", &format!("{uid} {uid} 1\n"))?;
     write("gid_map", &format!("{gid} {gid} 1\n"))?;
@@ -200,7 +201,7 @@ fn rest_of_the_namespaces(missing: Option<Wall>) -> Result<(), Refusal> {
 
 fn begin_as_user(call: &Caged<'_>) -> Result<Pid, Refusal> {
     let cage = &call.caged.cage;
-    rest_of_the_namespaces(call.shared.missing)?;
+    rest_of_the_namespaces(call.basis.missing)?;
     let (wait, go) = pipe()?;
     let child = sys::fork(None, || caged::run(call, &wait))
         .map_err(|error| Refusal::degraded("a process", error))?;
@@ -216,31 +217,31 @@ fn begin_as_user(call: &Caged<'_>) -> Result<Pid, Refusal> {
 }
 
 fn build(call: &Caged<'_>, parts: mounts::Parts) -> Result<(), Refusal> {
-    if call.shared.missing == Some(Wall::Mounts) {
+    if call.basis.missing == Some(Wall::Mounts) {
         return Ok(());
     }
     mounts::build(&call.caged.cage, parts)
 }
 
-fn pipe() -> Result<(OwnedFd, OwnedFd), Refusal> {
+pub(super) fn pipe() -> Result<(OwnedFd, OwnedFd), Refusal> {
     rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
         .map_err(|error| Refusal::degraded("a pipe", error))
 }
 
 /// The cage is built and this process is confined: the target may go on.
-fn say_go(go: &OwnedFd) -> Result<(), Refusal> {
+pub(super) fn say_go(go: &OwnedFd) -> Result<(), Refusal> {
     let said = rustix::io::write(go, b"g");
     said.map(drop)
         .map_err(|error| Refusal::degraded("a pipe", error))
 }
 
 fn begin_as_root(call: &Caged<'_>, link: &OwnedFd) -> Result<Pid, Refusal> {
-    let CagedOrder { cage, lent } = call.caged;
+    let CagedOrder { cage, lent, .. } = call.caged;
     let lent = lent.ok_or_else(|| {
         let message = "a root daemon runs nothing as root: the order lends no uid";
         Refusal::new(RunErrorKind::InvalidInput, message)
     })?;
-    rest_of_the_namespaces(call.shared.missing)?;
+    rest_of_the_namespaces(call.basis.missing)?;
     let processes = mounts::processes(full_proc(cage))?;
     let tree = workspace_of(cage)?;
     let (child, go, ids) = start_lent(call, lent, &processes, &tree)?;
@@ -265,7 +266,7 @@ fn start_lent(
     processes: &OwnedFd,
     tree: &OwnedFd,
 ) -> Result<(Pid, OwnedFd, Ids), Refusal> {
-    let unmapped = call.shared.missing == Some(Wall::Identity);
+    let unmapped = call.basis.missing == Some(Wall::Identity);
     let (child, go) = start_in_user_namespace(call)?;
     let number = child.as_raw_nonzero().get();
     let degraded = |error: io::Error| Refusal::degraded("the user namespace", error);
@@ -308,7 +309,7 @@ fn start_lent(
 
 fn start_in_user_namespace(call: &Caged<'_>) -> Result<(Pid, OwnedFd), Refusal> {
     let (wait, go) = pipe()?;
-    let namespace = match call.shared.missing {
+    let namespace = match call.basis.missing {
         Some(Wall::User) => 0,
         _ => libc::CLONE_NEWUSER,
     };
@@ -356,14 +357,14 @@ fn become_lent((uid, gid): Ids) -> io::Result<()> {
 
 /// From here on this process only waits and buries: it keeps no right to anything else. It must
 /// still be able to kill what is left, so signals are not scoped.
-fn confine_itself(call: &Caged<'_>) -> Result<(), Refusal> {
+pub(super) fn confine_itself(call: &Caged<'_>) -> Result<(), Refusal> {
     let abi = Abi::from_number(call.order.landlock_abi);
     let confined = || -> io::Result<()> {
         drop_bounding_set()?;
         drop_capabilities()?;
         let nothing = Ruleset::without_scopes(abi)?;
         landlock::restrict_self(nothing.into_fd(), abi)?;
-        call.shared.filters.put_on_init().map_err(io::Error::other)
+        call.basis.filters.put_on_init().map_err(io::Error::other)
     };
     confined().map_err(|error| Refusal::degraded("the first process's own walls", error))
 }
@@ -396,7 +397,7 @@ pub(super) fn drop_capabilities() -> io::Result<()> {
 
 /// Waits for the target, burying whatever else ends meanwhile; then kills and buries the rest, and
 /// says how it ended. The supervisor need not wait for the mounts and the network to be taken down.
-fn bury(target: Pid, link: &OwnedFd) -> i32 {
+pub(super) fn bury(target: Pid, link: &OwnedFd) -> i32 {
     let how = loop {
         match wait() {
             Some((pid, status)) if pid == target => break supervisor::end_of(status),

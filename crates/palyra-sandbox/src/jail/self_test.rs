@@ -11,13 +11,14 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Resource, Rlimit};
+use serde::{Deserialize, Serialize};
 
 use crate::controllers::CallLimits;
 use crate::landlock::Abi;
 use crate::{cgroup, sys};
 
 /// What is looked at before there is an order, while nobody waits.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Ahead {
     /// The cgroup as the machine names it: behind the walls, `/proc` may be gone, and a namespace
     /// hides the name.

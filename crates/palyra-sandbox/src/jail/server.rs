@@ -16,6 +16,7 @@ use super::children::{self, Children, Waited};
 use super::left_out::Wall;
 use super::sight::Namespaces;
 use super::supervisor;
+use super::wrapped::Wrapping;
 use crate::cgroup::{self, KillSwitch};
 use crate::controllers::{Base, Opened};
 use crate::landlock::Abi;
@@ -45,6 +46,12 @@ pub(super) struct Shared {
     /// The daemon's temporary folder, as it was when the daemon made it.
     pub(super) temp: Option<OwnedFd>,
     pub(super) server: Pid,
+    pub(super) wrapping: Wrapping,
+    pub(super) basis: Basis,
+}
+
+/// What a target needs to put on its last walls and to look at them.
+pub(super) struct Basis {
     /// Those of every call, compiled once.
     pub(super) filters: Filters,
     /// The machine's own namespaces, and the daemon's uid and gid.
@@ -52,6 +59,22 @@ pub(super) struct Shared {
     pub(super) ids: (u32, u32),
     /// What a broken helper leaves out: nothing, but in a test.
     pub(super) missing: Option<Wall>,
+}
+
+impl Basis {
+    pub(super) fn new(
+        abi: Abi,
+        namespaces: Namespaces,
+        ids: (u32, u32),
+        missing: Option<Wall>,
+    ) -> Self {
+        Self {
+            filters: Filters::compile(abi),
+            namespaces,
+            ids,
+            missing,
+        }
+    }
 }
 
 /// The filters that calls put on.
@@ -124,6 +147,7 @@ struct Server {
 /// Serves until the daemon closes the control socket, by design or by dying.
 pub(super) fn run(
     cgroup: Option<&Path>,
+    wrapping: Wrapping,
     controllers: &[Base],
     missing: Option<Wall>,
 ) -> io::Result<()> {
@@ -154,10 +178,13 @@ pub(super) fn run(
         controllers: Opened::all(controllers),
         temp,
         server: rustix::process::getpid(),
-        filters: Filters::compile(abi),
-        namespaces: Namespaces::look(),
-        ids: (ids.0.as_raw(), ids.1.as_raw()),
-        missing,
+        wrapping,
+        basis: Basis::new(
+            abi,
+            Namespaces::look(),
+            (ids.0.as_raw(), ids.1.as_raw()),
+            missing,
+        ),
     };
     let mut server = Server {
         children: Children::of_this_process(),

@@ -9,6 +9,7 @@ use palyra_core::Layer;
 use rustix::fs::{OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
+use serde::{Deserialize, Serialize};
 
 use super::self_test::{self, Ahead, Tried, layer, missing, outcome};
 use super::status::{Status, stands_for, stands_for_all};
@@ -16,7 +17,7 @@ use crate::landlock::Abi;
 use crate::wire::Lent;
 
 /// The namespaces a process is in, as the kernel names them, in the order of [`NAMES`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Namespaces([Option<String>; NAMES.len()]);
 
 const NAMES: [&str; 7] = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"];
@@ -41,6 +42,9 @@ pub(super) struct Expected<'a> {
     pub(super) outside: &'a Namespaces,
     /// The daemon's uid and gid.
     pub(super) ids: (u32, u32),
+    /// As whose a file is seen that was made outside by whom the call runs as, where the map of the
+    /// namespace does not tell: `bwrap` makes one inside another.
+    pub(super) witness: Option<u32>,
 }
 
 /// What was seen.
@@ -202,11 +206,19 @@ fn identity(expected: &Expected<'_>, seen: &Seen) -> Result<Layer, String> {
     };
     let status = &seen.status;
     let wrong = |why: &str| missing("the uid", format!("{:?}: {why}", status.uids));
+    if let Some(owner) = expected.witness {
+        return match owner == uid && uid != 0 && all_are(&status.uids, uid) {
+            true if all_are(&status.gids, gid) => Ok(layer(
+                "uid",
+                format!("{uid}, gid {gid}, and the same outside"),
+            )),
+            true | false => Err(wrong("not whom the plan names")),
+        };
+    }
     let outside = stands_for(&seen.uid_map, uid);
     let Some(outside) = outside.filter(|_| stands_for_all(&seen.uid_map).all(|id| id != 0)) else {
         return Err(wrong("root, or nobody that is known, outside"));
     };
-    let all_are = |ids: &[u32], id: u32| ids.len() == 4 && ids.iter().all(|one| *one == id);
     if !all_are(&status.uids, uid) || !all_are(&status.gids, gid) {
         return Err(wrong("not whom the plan names"));
     }
@@ -224,6 +236,10 @@ fn identity(expected: &Expected<'_>, seen: &Seen) -> Result<Layer, String> {
     }
     let text = format!("{outside}, which is {uid} inside; no other groups");
     Ok(layer("uid", text))
+}
+
+fn all_are(ids: &[u32], id: u32) -> bool {
+    ids.len() == 4 && ids.iter().all(|one| *one == id)
 }
 
 fn capabilities(seen: &Seen) -> Result<Layer, String> {
@@ -317,6 +333,7 @@ mod tests {
             isolated_network: true,
             outside: &super::tests::namespaces("out"),
             ids: (0, 0),
+            witness: None,
         };
         judge(&expected, seen)
     }

@@ -66,7 +66,7 @@ fn supervise(shared: &Shared, kind: Kind) -> io::Result<bool> {
     )?;
     let namespaces = match kind {
         Kind::Plain => 0,
-        Kind::Caged if shared.missing == Some(Wall::Processes) => {
+        Kind::Caged if shared.basis.missing == Some(Wall::Processes) => {
             init::namespaces() & !libc::CLONE_NEWPID
         }
         Kind::Caged => init::namespaces(),

@@ -15,13 +15,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use palyra_core::plan::RunAs;
-use palyra_core::{FileId, Limits, ProgramId, RunErrorKind};
+use palyra_core::{FileId, Layer, Limits, ProgramId, RunErrorKind};
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use rustix::thread::{Gid, Uid};
+use serde::de::DeserializeOwned;
 
 use super::self_test::Ahead;
 use super::server::Shared;
-use super::{files, init, observe};
+use super::terminal::{self, Terminal};
+use super::wrapped::Wrapping;
+use super::{files, init, observe, wrapped};
 use crate::controllers::CallLimits;
 use crate::landlock::{self, Abi};
 use crate::wire::{self, Assignment, CallTmp, Decided, Handles, Order, PACKET, Report, Work};
@@ -75,16 +78,18 @@ pub(super) fn run(shared: &Shared, supervisor: Pid, link: &OwnedFd, whole: &Call
     let ahead = Ahead::look(whole);
     let mut packet = vec![0; PACKET];
     rehearse(&mut packet, &ahead);
-    // Should that fail, the self-test sees it.
-    let _ = shared.filters.put_on();
+    // `bwrap` would be refused its work. Should it fail, the self-test sees it.
+    if shared.wrapping == Wrapping::Never {
+        let _ = shared.basis.filters.put_on();
+    }
 
     let Ok(Some((length, handles))) = wire::receive(&shared.control, &mut packet) else {
         return 0;
     };
-    let Some(handles) = Handles::from_list(handles, true) else {
+    let inline = packet.get(..length).unwrap_or_default();
+    let Some(handles) = Handles::from_list(handles, inline != wire::WRAPPED) else {
         return DID_NOT_RUN;
     };
-    let inline = packet.get(..length).unwrap_or_default();
     let order = match parse(inline, handles.order.as_ref()) {
         Ok(order) => order,
         Err(error) => {
@@ -102,6 +107,9 @@ pub(super) fn run(shared: &Shared, supervisor: Pid, link: &OwnedFd, whole: &Call
         return DID_NOT_RUN;
     }
     let ahead = ahead.with_limits(whole, &order.limits);
+    if order.caged.is_some() {
+        return wrapped::run(shared, supervisor, &order, handles, &ahead);
+    }
     match carry_out(shared, supervisor, &order, &handles, &ahead) {
         Ok(()) => 0,
         Err(refusal) => refuse(&handles.report, refusal),
@@ -151,6 +159,7 @@ pub(super) fn rehearse_order(packet: &mut [u8]) {
                     inode: 0,
                 },
             },
+            terminal: None,
         },
         run_as: RunAs::Owner { uid: 1, gid: 1 },
         limits: Limits::default(),
@@ -188,9 +197,13 @@ pub(super) fn refuse(report: &OwnedFd, refusal: Refusal) -> i32 {
 }
 
 pub(super) fn parse(inline: &[u8], file: Option<&OwnedFd>) -> io::Result<Order> {
-    let Some(file) = file else {
-        return Ok(serde_json::from_slice(inline)?);
-    };
+    match file {
+        Some(file) => parse_file(file),
+        None => Ok(serde_json::from_slice(inline)?),
+    }
+}
+
+pub(super) fn parse_file<T: DeserializeOwned>(file: &OwnedFd) -> io::Result<T> {
     let mut bytes = Vec::new();
     let file = File::from(file.try_clone()?);
     file.take(LARGEST_ORDER).read_to_end(&mut bytes)?;
@@ -198,7 +211,7 @@ pub(super) fn parse(inline: &[u8], file: Option<&OwnedFd>) -> io::Result<Order> 
 }
 
 /// This process dies when its supervisor does. A change of uid clears the setting.
-fn die_with(supervisor: Pid) -> io::Result<()> {
+pub(super) fn die_with(supervisor: Pid) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     if rustix::process::getppid() != Some(supervisor) {
         return Err(io::Error::other("the supervisor is gone"));
@@ -233,16 +246,21 @@ fn carry_out(
     if let Work::Process { cwd, decided, .. } = &order.work {
         enter(cwd, decided.cwd)?;
     }
-    standard_streams(handles).map_err(|error| Refusal::degraded("a descriptor", error))?;
+    let terminal = Terminal::for_work(&order.work)?;
+    standard_streams(handles, terminal.as_ref())
+        .map_err(|error| Refusal::degraded("a descriptor", error))?;
     let abi = Abi::from_number(order.landlock_abi);
     let ruleset = handles
         .ruleset
         .as_ref()
         .ok_or_else(|| Refusal::degraded("landlock", "there is no ruleset"))?;
     landlock::restrict_self(ruleset, abi).map_err(|error| Refusal::degraded("landlock", error))?;
-    shared
-        .filters
-        .put_on_last(&order.work)
+    let filters = &shared.basis.filters;
+    let late = match shared.wrapping {
+        Wrapping::Never => Ok(()),
+        Wrapping::Sometimes => filters.put_on(),
+    };
+    late.and_then(|()| filters.put_on_last(&order.work))
         .map_err(|error| Refusal::degraded("seccomp", error))?;
 
     let expected = observe::Expected {
@@ -253,13 +271,8 @@ fn carry_out(
     let observed = observe::Observed::look(&order.masked, &limits, ahead);
     let layers = observe::judge(&expected, &observed)
         .map_err(|missing| Refusal::new(RunErrorKind::SandboxDegraded, missing))?;
-    let confined = Report::Confined {
-        supervisor: supervisor.as_raw_nonzero().get(),
-        session: Some(observed.session()),
-        layers,
-    };
-    wire::send_value(&handles.report, &confined)
-        .map_err(|error| Refusal::new(RunErrorKind::RuntimeFailure, error.to_string()))?;
+    let session = Some(observed.session());
+    tell_confined(&handles.report, supervisor, session, layers, terminal)?;
 
     match (&order.work, program) {
         (
@@ -290,6 +303,30 @@ fn carry_out(
         }
         (Work::Probe | Work::Process { .. }, _) => Ok(()),
     }
+}
+
+/// Says that every wall stands, and hands over the daemon's end of the terminal: none of it is left
+/// here when the program begins.
+pub(super) fn tell_confined(
+    report: &OwnedFd,
+    supervisor: Pid,
+    session: Option<i32>,
+    mut layers: Vec<Layer>,
+    terminal: Option<Terminal>,
+) -> Result<(), Refusal> {
+    if terminal.is_some() {
+        layers.push(terminal::observe()?);
+    }
+    let confined = Report::Confined {
+        supervisor: supervisor.as_raw_nonzero().get(),
+        session,
+        layers,
+    };
+    let far_end: Vec<_> = terminal.iter().map(Terminal::far_end).collect();
+    serde_json::to_vec(&confined)
+        .map_err(io::Error::from)
+        .and_then(|bytes| wire::send(report, &bytes, &far_end))
+        .map_err(|error| Refusal::new(RunErrorKind::RuntimeFailure, error.to_string()))
 }
 
 /// Starts in the folder that was decided about. One that was swapped for another, or for a link,
@@ -430,9 +467,16 @@ pub(super) fn become_user(run_as: RunAs) -> io::Result<()> {
 }
 
 /// Standard input, output and error become the call's; everything else closes on exec.
-pub(super) fn standard_streams(handles: &Handles<OwnedFd>) -> io::Result<()> {
-    rustix::stdio::dup2_stdin(&handles.stdin)?;
-    rustix::stdio::dup2_stdout(&handles.stdout)?;
-    rustix::stdio::dup2_stderr(&handles.stderr)?;
+pub(super) fn standard_streams(
+    handles: &Handles<OwnedFd>,
+    terminal: Option<&Terminal>,
+) -> io::Result<()> {
+    let [stdin, stdout, stderr] = match terminal {
+        Some(terminal) => [terminal.near_end(); 3],
+        None => [&handles.stdin, &handles.stdout, &handles.stderr].map(AsFd::as_fd),
+    };
+    rustix::stdio::dup2_stdin(stdin)?;
+    rustix::stdio::dup2_stdout(stdout)?;
+    rustix::stdio::dup2_stderr(stderr)?;
     sys::close_all_on_exec()
 }

@@ -93,7 +93,7 @@ pub(crate) enum NoCage {
 }
 
 /// What `/proc` in full would give away or let be changed.
-const COVERED_IN_PROC: [&str; 10] = [
+pub(crate) const COVERED_IN_PROC: [&str; 10] = [
     "sys",
     "sysrq-trigger",
     "kcore",

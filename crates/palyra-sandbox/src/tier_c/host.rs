@@ -16,10 +16,11 @@ const SYSTEM: [&str; 11] = [
 /// The devices that are there.
 pub(crate) const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
-/// The devices that Tier-B can reach: no terminal, for those that exist are somebody's. A call that
-/// could open one would read what is typed there, and write what looks like a prompt of ours. One
-/// that it makes for itself, through `ptmx`, needs no name.
-const COMMON_DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "ptmx"];
+/// The devices that Tier-B can reach: no terminal by name, for those that exist are somebody's. A call
+/// that could open one would read what is typed there, and write what looks like a prompt of ours.
+/// `tty` is whichever is one's own: a call leads its session, so it has none but one that was made for
+/// it. One that it makes for itself, through `ptmx`, needs no name.
+const COMMON_DEVICES: [&str; 7] = ["null", "zero", "full", "random", "urandom", "tty", "ptmx"];
 
 /// Folders of a home directory that hold programs and what they need, and no credentials. Git's own
 /// settings are not among them: addresses in there may carry tokens.

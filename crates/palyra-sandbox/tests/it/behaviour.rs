@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use palyra_core::plan::RunAs;
-use palyra_core::{Ending, Limits, SystemClock, Tier};
+use palyra_core::{Ending, Limits, Stdin, SystemClock, Tier};
 use palyra_sandbox::{OutputStream, RootsFolder, Sandbox, SandboxSettings};
 use tokio_util::sync::CancellationToken;
 
@@ -85,7 +85,7 @@ async fn standard_input_is_what_the_plan_says() {
         assert_eq!(house.run(&["/bin/cat"]).await.ok(), "");
         let mut plan = house.plan(&["/bin/cat"]);
         let long = "line\n".repeat(100_000);
-        plan.stdin = Some(long.clone());
+        plan.stdin = Stdin::Text(long.clone());
         assert_eq!(house.run_plan(plan).await.ok(), long);
     }
 }
@@ -353,6 +353,7 @@ async fn without_a_helper_every_run_is_refused() {
         helper: "/nowhere/palyra-jail".into(),
         masked: vec!["/nowhere".into()],
         clock: Arc::new(SystemClock),
+        tier_c: None,
     })
     .await
     .unwrap();
@@ -360,7 +361,7 @@ async fn without_a_helper_every_run_is_refused() {
     assert!(!status.available);
     assert!(status.why.unwrap().contains("/nowhere/palyra-jail"));
     let house = House::new().await;
-    let runner = sandbox.processes(None, CancellationToken::new());
+    let runner = sandbox.processes(None, None, CancellationToken::new());
     let plan = house.plan(&["/bin/true"]);
     let (report, _) = super::fixture::execute(&runner, super::fixture::identified(plan)).await;
     assert!(matches!(
@@ -380,6 +381,7 @@ async fn a_helper_that_does_not_build_walls_is_not_used() {
             helper: helper.into(),
             masked: vec!["/nowhere".into()],
             clock: Arc::new(SystemClock),
+            tier_c: None,
         })
         .await
         .unwrap();
@@ -407,6 +409,7 @@ async fn settings_without_a_mask_are_refused() {
             helper: jail(),
             masked,
             clock: Arc::new(SystemClock),
+            tier_c: None,
         };
         assert!(Sandbox::start(settings).await.is_err());
     }

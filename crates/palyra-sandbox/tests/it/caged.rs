@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use palyra_core::plan::RunAs;
 use palyra_core::{EgressEnforcementMode, Ending, ProcView, SystemClock};
-use palyra_sandbox::{Sandbox, SandboxSettings};
+use palyra_sandbox::{Sandbox, SandboxSettings, TierCBackend};
 use tokio_util::sync::CancellationToken;
 
 use super::fixture::{House, Ran, broken_jail, eventually, execute, identified, is_root};
@@ -108,6 +108,7 @@ async fn a_helper_without_one_of_the_walls_is_refused() {
             helper,
             masked: vec![house.path("deep/home")],
             clock: Arc::new(SystemClock),
+            tier_c: Some(TierCBackend::LinuxNamespaces),
         };
         let sandbox = Sandbox::start(settings).await.unwrap();
         let why = sandbox.status().why.or(sandbox.status().tier_c_why);
@@ -117,7 +118,7 @@ async fn a_helper_without_one_of_the_walls_is_refused() {
         let noted = house.path("work/ran");
         let script = format!("echo ran >{}", noted.display());
         let plan = house.plan(&["/bin/sh", "-c", &script]);
-        let runner = sandbox.processes(None, CancellationToken::new());
+        let runner = sandbox.processes(None, None, CancellationToken::new());
         let (report, output) = execute(&runner, identified(plan)).await;
         let ran = Ran { report, output };
         assert_eq!(ran.failed().0, "sandbox_unavailable", "{wall}");

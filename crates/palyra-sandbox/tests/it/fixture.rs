@@ -14,10 +14,10 @@ use palyra_core::plan::RunAs;
 use palyra_core::{
     CallId, CanonicalJson, Channel, Denial, DenialCode, DeviceId, DigestKey, EgressEnforcementMode,
     Ending, ExecutionReport, Facts, FileId, FileOperation, FilePlan, Limits, Principal, ProcView,
-    ProcessPlan, ProgramId, RunId, SystemClock, Tier, Timestamp, ToolAttestation, ToolMetadata,
-    ToolProposal, UserName,
+    ProcessPlan, ProgramId, RunId, Stdin, SystemClock, Tier, Timestamp, ToolAttestation,
+    ToolMetadata, ToolProposal, UserName,
 };
-use palyra_sandbox::{OutputSink, Sandbox, SandboxSettings};
+use palyra_sandbox::{OutputSink, Sandbox, SandboxSettings, TierCBackend};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -61,6 +61,17 @@ pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
+/// As whom Tier-C runs in a house of somebody's.
+fn lent() -> RunAs {
+    match is_root() {
+        true => RunAs::Lent {
+            uid: OWNER,
+            gid: OWNER,
+        },
+        false => RunAs::Daemon,
+    }
+}
+
 impl House {
     /// Tier-B, under the uid of this test, or that of somebody else if this is root: then everything
     /// in the house belongs to them, and what holds them back is not the file's owner.
@@ -78,15 +89,12 @@ impl House {
 
     /// Tier-C. A root daemon lends a uid, and everything in the house belongs to somebody else.
     pub(crate) async fn caged() -> Self {
-        let run_as = if is_root() {
-            RunAs::Lent {
-                uid: OWNER,
-                gid: OWNER,
-            }
-        } else {
-            RunAs::Daemon
-        };
-        Self::with(Tier::C, run_as).await
+        Self::with(Tier::C, lent()).await
+    }
+
+    /// The same through `bwrap`. A root daemon's calls run as whom the house belongs to.
+    pub(crate) async fn wrapped() -> Self {
+        Self::by(Tier::C, lent(), Some(TierCBackend::LinuxBubblewrap)).await
     }
 
     /// Tier-C of a root daemon in a house of root's own. Only as root.
@@ -110,6 +118,11 @@ impl House {
     }
 
     async fn with(tier: Tier, run_as: RunAs) -> Self {
+        // What these tests are about, whatever else the machine has.
+        Self::by(tier, run_as, Some(TierCBackend::LinuxNamespaces)).await
+    }
+
+    async fn by(tier: Tier, run_as: RunAs, tier_c: Option<TierCBackend>) -> Self {
         let root = tempfile::Builder::new()
             .prefix("palyra-it-")
             .tempdir()
@@ -139,6 +152,7 @@ impl House {
             helper: jail(),
             masked: vec![path.join("deep/home")],
             clock: Arc::new(SystemClock),
+            tier_c,
         })
         .await
         .unwrap();
@@ -170,7 +184,7 @@ impl House {
             cwd_id: UNKNOWN,
             workspace: self.path("work"),
             workspace_id: UNKNOWN,
-            stdin: None,
+            stdin: Stdin::Nothing,
             tier: self.tier,
             limits: Limits {
                 wall: Duration::from_secs(30),
@@ -199,7 +213,7 @@ impl House {
         sink: Option<OutputSink>,
         cancel: CancellationToken,
     ) -> Ran {
-        let runner = self.sandbox.processes(sink, cancel);
+        let runner = self.sandbox.processes(sink, None, cancel);
         let (report, output) = execute(&runner, identified(plan)).await;
         Ran { report, output }
     }

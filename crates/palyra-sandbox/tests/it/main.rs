@@ -9,6 +9,7 @@
 )]
 
 mod behaviour;
+mod bubblewrap;
 mod caged;
 mod clients;
 mod death;

@@ -1,9 +1,10 @@
 //! The columns of the matrix: a tier under a daemon of root or of an ordinary user.
 
 use std::os::unix::fs::chown;
+use std::path::Path;
 
 use palyra_testkit::probes::{Door, Probe, Promise};
-use palyra_testkit::{Daemon, Ran, is_root};
+use palyra_testkit::{Daemon, Ran, is_root, not_run};
 
 use super::leftovers;
 use super::place::{MARK, Place, SECRET};
@@ -33,23 +34,45 @@ enum Of {
     User,
 }
 
+/// What makes the walls.
+#[derive(Clone, Copy)]
+enum By {
+    /// Our own helper.
+    Helper,
+    /// `bwrap`, with our helper inside.
+    Bubblewrap,
+}
+
 impl Cell {
     /// Every column that can be had here.
     pub(crate) fn all() -> Vec<Self> {
+        let (b, c) = (Promise::B, Promise::C);
         let mut all = vec![
-            Self::new("B user", Promise::B, "b", Of::User),
-            Self::new("C user", Promise::C, "c", Of::User),
+            Self::new("B user", b, Of::User, By::Helper),
+            Self::new("C user", c, Of::User, By::Helper),
         ];
         if is_root() {
-            all.push(Self::new("B root", Promise::B, "b", Of::Root));
-            all.push(Self::new("C root", Promise::C, "c", Of::Root));
+            all.push(Self::new("B root", b, Of::Root, By::Helper));
+            all.push(Self::new("C root", c, Of::Root, By::Helper));
             // Tier-B refuses to work there.
-            all.push(Self::new("C root, its own", Promise::C, "c", Of::RootAlone));
+            all.push(Self::new("C root, its own", c, Of::RootAlone, By::Helper));
+        }
+        if Path::new("/usr/bin/bwrap").exists() {
+            all.push(Self::new("C bwrap user", c, Of::User, By::Bubblewrap));
+            if is_root() {
+                all.push(Self::new("C bwrap root", c, Of::Root, By::Bubblewrap));
+            }
+        } else {
+            not_run("attacks through bwrap", "install `bubblewrap`");
         }
         all
     }
 
-    fn new(head: &'static str, promise: Promise, tier: &'static str, of: Of) -> Self {
+    fn new(head: &'static str, promise: Promise, of: Of, by: By) -> Self {
+        let tier = match promise {
+            Promise::B => "b",
+            Promise::C => "c",
+        };
         let owner = match of {
             Of::User | Of::Root => is_root().then_some(OWNER),
             Of::RootAlone => None,
@@ -57,6 +80,10 @@ impl Cell {
         let builder = match (of, owner) {
             (Of::User, Some(uid)) => Daemon::builder().uid(uid),
             (Of::User | Of::Root | Of::RootAlone, _) => Daemon::builder(),
+        };
+        let builder = match by {
+            By::Helper => builder,
+            By::Bubblewrap => builder.config("[sandbox]\ntier_c_backend = \"linux_bubblewrap\"\n"),
         };
         let mut daemon = builder.prepare();
         chown(daemon.workspace(), owner, owner).unwrap();

@@ -1,0 +1,48 @@
+//! Plans as they were last looked at by a person.
+
+use std::path::{Path, PathBuf};
+
+use palyra_core::plan::{EgressEnforcementMode, FileId, ProcView};
+
+use super::cage::{self, Cage, Wanted};
+use super::host::{Host, SystemFolder};
+
+/// The cage that every back end is asked for.
+pub(crate) fn cage() -> Cage {
+    let host = Host {
+        system: vec![
+            SystemFolder::Folder("/usr".into()),
+            SystemFolder::Link("/bin".into(), "usr/bin".into()),
+            SystemFolder::Folder("/etc".into()),
+        ],
+        devices: vec!["null", "zero"],
+        resolver: None,
+    };
+    let paths = |all: &[&str]| all.iter().map(PathBuf::from).collect::<Vec<_>>();
+    let masked = paths(&["/home/u/.palyra", "/home/u/work/inner/home", "/etc/palyra"]);
+    let wanted = Wanted {
+        workspace: Path::new("/home/u/work"),
+        workspace_id: FileId {
+            device: 1,
+            inode: 2,
+        },
+        writable: true,
+        home: Some(Path::new("/home/u")),
+        read_only: &paths(&["/home/u/.rustup"]),
+        masked: &masked,
+        egress: EgressEnforcementMode::Strict,
+        proc: ProcView::Pids,
+        scratch: 3 << 20,
+        with_system: true,
+    };
+    cage::plan(&host, &wanted).unwrap()
+}
+
+/// Compares with the file of this name; a difference is shown whole.
+pub(crate) fn compare(name: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("golden")
+        .join(name);
+    let agreed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(text.trim_end(), agreed.trim_end(), "{name}:\n{text}");
+}
