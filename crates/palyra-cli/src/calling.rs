@@ -231,12 +231,14 @@ impl Shown {
 
     /// Passes on what was kept of a process's output and not passed on yet.
     fn rest(&self, kept: &Value, output: &Output) -> Result<(), Failure> {
+        let both = [&self.stdout, &self.stderr];
+        let heard = both.iter().any(|passed| passed.bytes > 0 || passed.gap);
         for (name, stream, passed) in [
             ("stdout", OutputStream::Stdout, &self.stdout),
             ("stderr", OutputStream::Stderr, &self.stderr),
         ] {
             let Some(kept) = kept.get(name) else { continue };
-            if passed.bytes > 0 && !passed.gap {
+            if heard && !passed.gap {
                 continue;
             }
             let member = |name: &str| kept.get(name).and_then(Value::as_str);

@@ -77,7 +77,7 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ),
             (
                 "palyra exec -it -- bash",
-                "a shell in there, in a terminal of its own",
+                "a shell, in a terminal of its own",
             ),
             ("palyra exec --json -- id", "the whole result as JSON"),
         ],

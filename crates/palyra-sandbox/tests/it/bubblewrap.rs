@@ -153,6 +153,34 @@ fn settings(helper: std::path::PathBuf, house: &House) -> SandboxSettings {
     }
 }
 
+/// A helper that leaves out a wall.
+fn broken(house: &House, wall: &str) -> std::path::PathBuf {
+    let mut program = std::fs::read(broken_jail()).unwrap();
+    program.extend(format!("\nleave out: {wall}").as_bytes());
+    let helper = house.path("broken");
+    std::fs::write(&helper, program).unwrap();
+    helper
+}
+
+/// A helper that makes no IPC namespace stands for a host that grants it none; `bwrap` makes one.
+#[tokio::test]
+async fn where_our_own_namespaces_fail_bubblewrap_stands_in() {
+    let Some(house) = house().await else { return };
+    for (asked, found) in [
+        (None, Some(TierCBackend::LinuxBubblewrap)),
+        (Some(TierCBackend::LinuxNamespaces), None),
+    ] {
+        let settings = SandboxSettings {
+            tier_c: asked,
+            ..settings(broken(&house, "ipc"), &house)
+        };
+        let sandbox = Sandbox::start(settings).await.unwrap();
+        let status = sandbox.status();
+        assert_eq!(status.tier_c, found, "{:?}", status.tier_c_why);
+        sandbox.shutdown().await;
+    }
+}
+
 /// What `bwrap` does not make is made and looked at inside, by a helper that may be broken.
 #[tokio::test]
 async fn a_helper_inside_without_one_of_the_walls_is_refused() {
@@ -163,11 +191,8 @@ async fn a_helper_inside_without_one_of_the_walls_is_refused() {
         ("landlock", "landlock"),
         ("seccomp", "seccomp"),
     ] {
-        let mut program = std::fs::read(broken_jail()).unwrap();
-        program.extend(format!("\nleave out: {wall}").as_bytes());
-        let helper = house.path("broken");
-        std::fs::write(&helper, program).unwrap();
-        let sandbox = Sandbox::start(settings(helper, &house)).await.unwrap();
+        let sandbox = Sandbox::start(settings(broken(&house, wall), &house)).await;
+        let sandbox = sandbox.unwrap();
         let why = sandbox.status().why.or(sandbox.status().tier_c_why);
         let why = why.unwrap_or_else(|| panic!("nobody missed {wall}"));
         assert!(why.contains(said), "{wall}: {why}");
