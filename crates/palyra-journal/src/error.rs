@@ -215,7 +215,12 @@ impl From<rusqlite::Error> for JournalError {
             Some(ErrorCode::DiskFull) => Self::Full(error),
             Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) => Self::Io(error),
             Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Self::ReadOnly(error),
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Locked(error),
+            // The last one is what SQLite says after losing a hundred races for a lock.
+            Some(
+                ErrorCode::DatabaseBusy
+                | ErrorCode::DatabaseLocked
+                | ErrorCode::FileLockingProtocolFailed,
+            ) => Self::Locked(error),
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::corrupt(corrupt),
             _ => Self::Database(error),
         }

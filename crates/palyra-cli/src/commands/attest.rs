@@ -77,7 +77,10 @@ fn check(bytes: &[u8]) -> Result<Attested, Failure> {
 }
 
 fn verify(file: &Path, key: Option<&str>, session: &Session) -> Result<Exit, Failure> {
-    let bytes = read_bounded(file, MOST).map_err(|error| cannot_read(file, &error))?;
+    let bytes = read_bounded(file, MOST).map_err(|error| Failure {
+        hint: "name a file that `palyra attest export` wrote".to_owned(),
+        ..cannot_read(file, &error)
+    })?;
     let attested = check(&bytes)?;
     let given = key.map(key_of).transpose()?;
     if given.as_ref().is_some_and(|key| *key != attested.key) {

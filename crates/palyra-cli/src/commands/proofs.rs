@@ -104,7 +104,10 @@ pub(super) fn given_trust(args: &Verify) -> Result<Trust, Failure> {
         trust = trust.key(key_of(key)?);
     }
     if let Some(path) = &args.against {
-        let text = read_text(path).map_err(|error| cannot_read(path, &error))?;
+        let text = read_text(path).map_err(|error| Failure {
+            hint: "give a file that `palyra journal checkpoint` wrote".to_owned(),
+            ..cannot_read(path, &error)
+        })?;
         let pinned = text
             .parse::<Note>()
             .map_err(Into::into)
@@ -143,7 +146,12 @@ pub(super) fn key_of(given: &str) -> Result<VerifierKey, Failure> {
     let text = match read_text(Path::new(given)) {
         Ok(text) => text,
         Err(error) if is_no_file(&error) => given.to_owned(),
-        Err(error) => return Err(cannot_read(Path::new(given), &error)),
+        Err(error) => {
+            return Err(Failure {
+                hint: "give the key itself, or a file that holds nothing else".to_owned(),
+                ..cannot_read(Path::new(given), &error)
+            });
+        }
     };
     text.trim().parse().map_err(|error| {
         Failure::usage(
