@@ -202,6 +202,7 @@ async fn open_gateway(
         floods: config.floods.clone(),
         approval_wait: config.approval_wait,
         masked,
+        rules: config.rules.clone(),
         user_homes: people
             .homes()
             .filter_map(|home| home.canonicalize().ok())

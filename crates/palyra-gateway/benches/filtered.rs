@@ -197,6 +197,7 @@ async fn open(folder: &std::path::Path, calls: i64) -> (GatewayService, Caller) 
         floods: FloodLimits::default(),
         approval_wait: Duration::from_millis(20),
         masked: Vec::new(),
+        rules: Vec::new(),
         user_homes: Vec::new(),
         people: People::of("", folder.to_owned()),
     };

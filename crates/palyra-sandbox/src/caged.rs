@@ -2,10 +2,14 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use palyra_core::plan::{EgressEnforcementMode, FileId, ProcView, RunAs};
-use palyra_core::{FileOperation, FilePlan, ProcessPlan, RunErrorKind};
+use palyra_core::{FileOperation, FilePlan, FsRule, ProcessPlan, RunErrorKind};
 
+use crate::ground::policy::{Guard, SandboxProcessRunnerPolicy};
+use crate::ground::survey::Found;
+use crate::ground::{self, Ground};
 use crate::process::Refused;
 use crate::sandbox::Inner;
 use crate::tier_c::cage::{self, Cage, NoCage, Step, Wanted};
@@ -20,8 +24,67 @@ pub(crate) struct Made {
     pub(crate) lease: Option<Lease>,
 }
 
+/// What is held in a workspace, as it was just now.
+pub(crate) struct Held {
+    pub(crate) ground: Ground,
+    /// Everything that was found in it.
+    pub(crate) before: Vec<Found>,
+    pub(crate) guards: Vec<Guard>,
+}
+
+/// Which part of a plan says what is held.
+pub(crate) struct Hold<'a> {
+    pub(crate) workspace: &'a Path,
+    pub(crate) id: FileId,
+    pub(crate) masked: &'a [PathBuf],
+    pub(crate) rules: &'a [FsRule],
+    pub(crate) writable: bool,
+}
+
+impl Hold<'_> {
+    /// Looks at the workspace. The first look takes a while where there is much to see, and is then
+    /// not taken on a thread that others wait for.
+    pub(crate) async fn look(&self, inner: &Inner) -> Result<Held, Refused> {
+        let masked = places(inner, self.masked)?;
+        let ground = inner.grounds.of(self.workspace, self.id, &masked);
+        let quick = ground.try_lock().is_ok_and(|survey| survey.is_quick());
+        if !quick {
+            let slow = Arc::clone(&ground);
+            let looked =
+                tokio::task::spawn_blocking(move || ground::lock(&slow).refresh().map(drop));
+            looked
+                .await
+                .map_err(io::Error::other)
+                .flatten()
+                .map_err(|error| self.unusable(&error))?;
+        }
+        let mut survey = ground::lock(&ground);
+        let root = survey.refresh().map_err(|error| self.unusable(&error))?;
+        let policy = SandboxProcessRunnerPolicy::new(self.rules);
+        let guards = policy
+            .guards(&survey, &root, self.writable)
+            .map_err(|why| Refused::new(RunErrorKind::InvalidInput, why.to_string()))?;
+        let before = survey.found().collect();
+        drop(survey);
+        Ok(Held {
+            ground,
+            before,
+            guards,
+        })
+    }
+
+    fn unusable(&self, error: &io::Error) -> Refused {
+        let message = format!("the workspace `{}`: {error}", self.workspace.display());
+        Refused::new(RunErrorKind::InvalidInput, message)
+    }
+}
+
 /// The cage of a process.
-pub(crate) fn for_process(inner: &Inner, plan: &ProcessPlan) -> Result<Made, Refused> {
+pub(crate) fn for_process(
+    inner: &Inner,
+    plan: &ProcessPlan,
+    guards: Vec<Guard>,
+) -> Result<Made, Refused> {
     let masked = places(inner, &plan.masked)?;
     if let Ok(real) = plan.cwd.canonicalize()
         && masked.iter().any(|mask| real.starts_with(mask))
@@ -35,6 +98,7 @@ pub(crate) fn for_process(inner: &Inner, plan: &ProcessPlan) -> Result<Made, Ref
         home: plan.home.as_deref(),
         read_only: &plan.read_only,
         masked: &masked,
+        guards,
         egress: plan.egress,
         proc: plan.proc,
         scratch: plan.limits.scratch,
@@ -46,19 +110,20 @@ pub(crate) fn for_process(inner: &Inner, plan: &ProcessPlan) -> Result<Made, Ref
 }
 
 /// The cage of a file tool: its workspace and nothing else.
-pub(crate) fn for_files(inner: &Inner, plan: &FilePlan) -> Result<Made, Refused> {
+pub(crate) fn for_files(
+    inner: &Inner,
+    plan: &FilePlan,
+    guards: Vec<Guard>,
+) -> Result<Made, Refused> {
     let masked = places(inner, &plan.masked)?;
-    let writable = match plan.operation {
-        FileOperation::Read { .. } | FileOperation::List { .. } => false,
-        FileOperation::Write { .. } | FileOperation::ApplyPatch { .. } => true,
-    };
     let wanted = Wanted {
         workspace: &plan.workspace,
         workspace_id: plan.workspace_id,
-        writable,
+        writable: writes(&plan.operation),
         home: None,
         read_only: &[],
         masked: &masked,
+        guards,
         egress: EgressEnforcementMode::Strict,
         proc: ProcView::Pids,
         scratch: plan.limits.scratch,
@@ -66,6 +131,14 @@ pub(crate) fn for_files(inner: &Inner, plan: &FilePlan) -> Result<Made, Refused>
     };
     let cage = cage::plan(&inner.host, &wanted).map_err(|why| no_cage(&why))?;
     made(inner, cage, plan.run_as, masked)
+}
+
+/// Whether a file tool changes anything.
+pub(crate) const fn writes(operation: &FileOperation) -> bool {
+    match operation {
+        FileOperation::Read { .. } | FileOperation::List { .. } => false,
+        FileOperation::Write { .. } | FileOperation::ApplyPatch { .. } => true,
+    }
 }
 
 /// The cage of a probe, with everything that a cage can have.
@@ -84,6 +157,7 @@ pub(crate) fn for_probe(
         home: Some(Path::new("/home/palyra")),
         read_only: &[],
         masked: &masked,
+        guards: Vec::new(),
         egress: EgressEnforcementMode::Strict,
         proc: ProcView::Pids,
         scratch: 1 << 20,
@@ -145,7 +219,8 @@ fn is_shown(cage: &Cage, program: &Path) -> Result<(), Refused> {
         | Step::Terminals
         | Step::Proc { .. }
         | Step::Pin { .. }
-        | Step::Cover { .. } => false,
+        | Step::Cover { .. }
+        | Step::Guard(_) => false,
     });
     if shown {
         return Ok(());

@@ -22,6 +22,7 @@
 //! | `call`, `output`, `helper`, `wire` | one call from the daemon's side, and the protocol |
 //! | `walls`, `surround`, `masks`, `landlock` | what a call may reach in the file system |
 //! | `seccomp`, `bpf` | which system calls it may not make |
+//! | `ground` | what in a workspace is a secret or runs later, and what becomes of it |
 //! | `inside` | whether a process belongs to a call |
 //! | `kit`, `tmp`, `cgroup` | what a call is given and what is cleared away after it |
 //! | `controllers` | limits on a whole call, where cgroups hold them |
@@ -36,6 +37,7 @@ mod cgroup;
 mod controllers;
 mod doctor;
 mod files;
+mod ground;
 mod helper;
 mod inside;
 #[doc(hidden)]
@@ -61,6 +63,7 @@ mod wire;
 
 pub use doctor::{Check, CheckState, DoctorReport, Needed, examine};
 pub use files::FileRunner;
+pub use ground::policy::SandboxProcessRunnerPolicy;
 pub use output::{OutputChunk, OutputSink, OutputStream};
 pub use process::{ProcessRunner, run_constrained_process};
 pub use program::{

@@ -12,13 +12,14 @@ use palyra_core::{
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::caged;
+use crate::caged::{self, Hold};
 use crate::call::{self, Means, Outcome};
+use crate::ground::policy::Guard;
 use crate::kit::{For, Lines};
 use crate::output::OutputSink;
 use crate::sandbox::{Inner, Sandbox};
 use crate::tier_c::TierCBackend;
-use crate::wire::{Decided, Order, Work};
+use crate::wire::{Decided, MOVED, Order, Work};
 
 /// Runs processes.
 pub struct ProcessRunner {
@@ -70,17 +71,20 @@ pub async fn run_constrained_process(
         run_as: plan.run_as,
         masked: plan.masked.clone(),
     };
-    let prepared = if running.covers(&plan) {
-        prepare(inner, plan, &whose, sink, cancel)
-    } else {
-        Err(Refused::changed())
+    if !running.covers(&plan) {
+        let refused = Refused::changed();
+        return (refused.report(inner, started_at, tier), Value::Null);
+    }
+    let mut tries = 0;
+    let outcome = loop {
+        tries += 1;
+        match attempt(inner, &plan, &whose, sink.clone(), cancel.clone()).await {
+            Ok(outcome) if has_moved(&outcome.ending) && tries < TRIES => {}
+            Ok(outcome) => break outcome,
+            Err(refused) => return (refused.report(inner, started_at, tier), Value::Null),
+        }
     };
-    let (order, means) = match prepared {
-        Ok(prepared) => prepared,
-        Err(refused) => return (refused.report(inner, started_at, tier), Value::Null),
-    };
-    let outcome = call::run(inner, &order, means).await;
-    if order.caged.is_none() {
+    if tier != Tier::C {
         sandbox.lay_by(whose);
     }
     let truncated = outcome.stdout.dropped() > 0 || outcome.stderr.dropped() > 0;
@@ -102,6 +106,44 @@ pub async fn run_constrained_process(
         "stderr_bytes": stderr_bytes,
     });
     (report, output)
+}
+
+/// How often a cage is tried to be built when what is guarded in the workspace changes meanwhile.
+pub(crate) const TRIES: usize = 5;
+
+/// Whether nothing ran because what is guarded is no longer what was seen.
+pub(crate) fn has_moved(ending: &Ending) -> bool {
+    matches!(
+        ending,
+        Ending::Failed { kind: RunErrorKind::Changed, message } if message == MOVED
+    )
+}
+
+async fn attempt(
+    inner: &Inner,
+    plan: &ProcessPlan,
+    whose: &For,
+    sink: Option<OutputSink>,
+    cancel: CancellationToken,
+) -> Result<Outcome, Refused> {
+    check_machine(inner, plan.tier, plan.run_as)?;
+    check_plan(plan)?;
+    let held = match plan.tier {
+        Tier::B | Tier::Builtin => None,
+        Tier::C => {
+            let hold = Hold {
+                workspace: &plan.workspace,
+                id: plan.workspace_id,
+                masked: &plan.masked,
+                rules: &plan.rules,
+                writable: true,
+            };
+            Some(hold.look(inner).await?)
+        }
+    };
+    let guards = held.map(|held| held.guards).unwrap_or_default();
+    let (order, means) = prepare(inner, plan.clone(), whose, guards, sink, cancel)?;
+    Ok(call::run(inner, &order, means).await)
 }
 
 /// Why a plan was not even tried.
@@ -184,11 +226,10 @@ fn prepare(
     inner: &Inner,
     plan: ProcessPlan,
     whose: &For,
+    guards: Vec<Guard>,
     sink: Option<OutputSink>,
     cancel: CancellationToken,
 ) -> Result<(Order, Means), Refused> {
-    check_machine(inner, plan.tier, plan.run_as)?;
-    check_plan(&plan)?;
     let broke = |error: io::Error| Refused::broke(&error);
     let walls = inner
         .walls()
@@ -209,7 +250,7 @@ fn prepare(
     };
     let (masked, tmp, caged) = match plan.tier {
         Tier::C => {
-            let made = caged::for_process(inner, &plan)?;
+            let made = caged::for_process(inner, &plan, guards)?;
             means.lease = made.lease;
             (made.masked, None, Some(made.order))
         }

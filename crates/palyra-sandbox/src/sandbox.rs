@@ -16,6 +16,7 @@ use crate::call::{self, Means};
 use crate::cgroup::CgroupBase;
 use crate::controllers::Bases;
 use crate::files::FileRunner;
+use crate::ground::Grounds;
 use crate::helper::{Helper, Image};
 use crate::inside::{LiveMarks, Mark};
 use crate::kit::{Folder, For, Kit, Lines, Spares};
@@ -100,6 +101,8 @@ pub(crate) struct Inner {
     /// What a call in Tier-C can be shown, and the uids that are lent to those of a root daemon.
     pub(crate) host: Host,
     pub(crate) uids: Uids,
+    /// What is known of workspaces.
+    pub(crate) grounds: Grounds,
     status: OnceLock<SandboxStatus>,
     walls: Option<Walls>,
     // Before the folder they are in.
@@ -215,6 +218,7 @@ impl Inner {
             marks: LiveMarks::default(),
             host: Host::look(),
             uids: Uids::new(),
+            grounds: Grounds::default(),
             status: OnceLock::new(),
             walls,
             spares: Spares::default(),

@@ -65,6 +65,7 @@ impl House {
             // Nobody answers here.
             approval_wait: Duration::from_millis(20),
             masked: vec![own],
+            rules: Vec::new(),
             user_homes: Vec::new(),
             people: People::of("", home),
         };

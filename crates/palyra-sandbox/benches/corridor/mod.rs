@@ -76,6 +76,7 @@ impl Place {
             tier,
             limits: Limits::default(),
             masked: vec![self.home.clone()],
+            rules: Vec::new(),
             run_as: palyra_sandbox::run_as(found.uid, None, tier).unwrap(),
             home: None,
             read_only: Vec::new(),

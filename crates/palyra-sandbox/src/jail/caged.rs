@@ -19,10 +19,12 @@ use super::self_test::Ahead;
 use super::server::Shared;
 use super::sight;
 use super::target::{self, Program, Refusal};
+use super::watch::Watch;
 use super::{files, init};
+use crate::ground::policy::Guard;
 use crate::landlock::{self, Abi, Access, Ruleset};
 use crate::sys;
-use crate::tier_c::cage::Writing;
+use crate::tier_c::cage::{Step, Writing};
 use crate::wire::{self, CagedOrder, Handles, Order, Report, Work};
 
 /// A call in a cage, as both of its processes know it.
@@ -131,7 +133,8 @@ impl Caged<'_> {
             ids: self.shared.ids,
         };
         let workspace = self.workspace();
-        let seen = sight::Seen::look(masked, &limits, workspace, self.ahead);
+        let seen = sight::Seen::look(masked, &limits, workspace, self.ahead)
+            .with_guards(workspace, self.guards());
         let layers = sight::judge(&expected, &seen)
             .map_err(|missing| Refusal::new(RunErrorKind::SandboxDegraded, missing))?;
         let confined = Report::Confined {
@@ -162,11 +165,13 @@ impl Caged<'_> {
                     workspace,
                     workspace_id,
                     operation,
+                    rules,
                 },
                 _,
             ) => {
                 sys::ignore_file_size_signal();
-                let files = files::Workspace::open(workspace, &self.order.masked)?;
+                let watch = Watch::new(rules).with_guards(self.guards().collect());
+                let files = files::Workspace::open(workspace, &self.order.masked, watch)?;
                 if files.id() != Some(*workspace_id) {
                     return Err(target::changed("the workspace", workspace));
                 }
@@ -176,8 +181,23 @@ impl Caged<'_> {
         }
     }
 
+    fn guards(&self) -> impl Iterator<Item = &Guard> {
+        let steps = self.caged.cage.steps.iter();
+        steps.filter_map(|step| match step {
+            Step::Guard(guard) => Some(guard),
+            Step::Workspace { .. }
+            | Step::Link { .. }
+            | Step::Read { .. }
+            | Step::Scratch { .. }
+            | Step::Device { .. }
+            | Step::Terminals
+            | Step::Proc { .. }
+            | Step::Pin { .. }
+            | Step::Cover { .. } => None,
+        })
+    }
+
     fn workspace(&self) -> &Path {
-        use crate::tier_c::cage::Step;
         let mut steps = self.caged.cage.steps.iter();
         let found = steps.find_map(|step| match step {
             Step::Workspace { at, .. } => Some(at.as_path()),
@@ -188,7 +208,8 @@ impl Caged<'_> {
             | Step::Terminals
             | Step::Proc { .. }
             | Step::Pin { .. }
-            | Step::Cover { .. } => None,
+            | Step::Cover { .. }
+            | Step::Guard(_) => None,
         });
         found.unwrap_or_else(|| Path::new("/"))
     }

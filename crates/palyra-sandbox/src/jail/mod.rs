@@ -17,6 +17,8 @@
 //! A slot serves one call and is then gone. It is forked *before* it is needed, so that no call
 //! waits for a fork.
 //!
+//! What a file tool may do with which name is asked of `watch`.
+//!
 //! `palyra-jail doctor` is something else: it tries what this machine gives (`doctor`), and ends.
 
 mod caged;
@@ -34,6 +36,7 @@ mod sight;
 mod status;
 mod supervisor;
 mod target;
+mod watch;
 
 use std::process::ExitCode;
 

@@ -21,6 +21,7 @@ use rustix::thread::{Gid, Uid};
 
 use super::self_test::Ahead;
 use super::server::Shared;
+use super::watch::Watch;
 use super::{files, init, observe};
 use crate::controllers::CallLimits;
 use crate::landlock::{self, Abi};
@@ -277,11 +278,12 @@ fn carry_out(
                 workspace,
                 workspace_id,
                 operation,
+                rules,
             },
             _,
         ) => {
             sys::ignore_file_size_signal();
-            let files = files::Workspace::open(workspace, &order.masked)?;
+            let files = files::Workspace::open(workspace, &order.masked, Watch::new(rules))?;
             if files.id() != Some(*workspace_id) {
                 return Err(changed("the workspace", workspace));
             }

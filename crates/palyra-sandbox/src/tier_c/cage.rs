@@ -11,6 +11,7 @@ use palyra_core::plan::{EgressEnforcementMode, FileId, ProcView};
 use serde::{Deserialize, Serialize};
 
 use super::host::{Host, SystemFolder};
+use crate::ground::policy::Guard;
 
 /// What the cage of one call is made from.
 #[derive(Debug, Clone)]
@@ -23,6 +24,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) read_only: &'a [PathBuf],
     /// Every place that has to stay hidden, in canonical spelling.
     pub(crate) masked: &'a [PathBuf],
+    /// What is held in the workspace.
+    pub(crate) guards: Vec<Guard>,
     pub(crate) egress: EgressEnforcementMode,
     pub(crate) proc: ProcView,
     /// How much the folders in memory may hold.
@@ -81,6 +84,9 @@ pub(crate) enum Step {
         at: PathBuf,
         within: Option<PathBuf>,
     },
+    /// Something in the workspace that is masked, read-only or cannot be moved. If it is another one
+    /// by now, or somewhere else, there is no cage.
+    Guard(Guard),
 }
 
 /// Why there can be no cage.
@@ -142,6 +148,7 @@ pub(crate) fn plan(host: &Host, wanted: &Wanted<'_>) -> Result<Cage, NoCage> {
         }));
     }
     steps.extend(covers(wanted, &steps));
+    steps.extend(wanted.guards.iter().cloned().map(Step::Guard));
     Ok(Cage {
         steps,
         writable,
@@ -281,7 +288,8 @@ fn covers(wanted: &Wanted<'_>, steps: &[Step]) -> Vec<Step> {
             | Step::Terminals
             | Step::Proc { .. }
             | Step::Pin { .. }
-            | Step::Cover { .. } => false,
+            | Step::Cover { .. }
+            | Step::Guard(_) => false,
         })
     };
     let workspace = wanted.workspace;
@@ -307,6 +315,8 @@ fn covers(wanted: &Wanted<'_>, steps: &[Step]) -> Vec<Step> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ground::policy::Hold;
+    use crate::ground::spot::Spot;
 
     fn host() -> Host {
         Host {
@@ -332,6 +342,7 @@ mod tests {
             home: Some(Path::new("/home/u")),
             read_only: &[],
             masked,
+            guards: Vec::new(),
             egress: EgressEnforcementMode::Strict,
             proc: ProcView::Pids,
             scratch: 1 << 20,
@@ -356,7 +367,17 @@ mod tests {
             "/usr/lib/x",
             "/",
         ]);
+        let guard = |at: &str, inode, hold| Guard {
+            at: Spot::of(Path::new(at)).unwrap(),
+            id: FileId { device: 1, inode },
+            hold,
+        };
         let wanted = Wanted {
+            guards: vec![
+                guard(".env", 3, Hold::Masked),
+                guard(".git", 4, Hold::Pinned),
+                guard(".git/config", 5, Hold::ReadOnly),
+            ],
             read_only: &shown,
             proc: ProcView::Full,
             ..wanted("/home/u/work", &masked)

@@ -177,6 +177,7 @@ impl House {
                 ..Limits::default()
             },
             masked: vec![self.path("deep/home")],
+            rules: Vec::new(),
             run_as: self.run_as,
             home: None,
             // Beside the workspace: in Tier-B everything is there anyway.
@@ -285,6 +286,7 @@ impl House {
                 ..Limits::default()
             },
             masked: vec![self.path("deep/home")],
+            rules: Vec::new(),
             tier: self.tier,
             run_as: self.run_as,
         }

@@ -15,6 +15,7 @@ mod death;
 mod endurance;
 mod files;
 mod fixture;
+mod guards;
 mod inside;
 mod masked;
 mod ordinary;
