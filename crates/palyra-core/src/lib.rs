@@ -33,7 +33,7 @@ pub use digest::{CallDigest, Digest, DigestKey, PlanDigest, PlanSeal, RecordedDi
 pub use facts::{Channel, Effect, Facts, Grant, Understanding};
 pub use fs_rule::{FsAccess, FsRule};
 pub use host::EgressHost;
-pub use id::{ApprovalId, AttestationId, CallId, DeviceId, RunId};
+pub use id::{ApprovalId, AttestationId, CallId, DeviceId, QuarantineId, RunId};
 pub use json::CanonicalJson;
 pub use plan::{
     EgressEnforcementMode, FileId, FileOperation, FilePlan, Limits, Plan, ProcView, ProcessPlan,

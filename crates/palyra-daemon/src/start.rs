@@ -115,7 +115,7 @@ async fn serve(
     let signals = Signals::listen()?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let started_at = clock.now();
-    let sandbox = open_sandbox(&masked, &clock).await?;
+    let sandbox = open_sandbox(home, &masked, &clock).await?;
     let gateway = open_gateway(home, masked, config, &sandbox, &clock).await?;
     let traffic = Arc::new(Traffic::default());
     let listener = door::listen(&home.socket())
@@ -159,10 +159,15 @@ pub(crate) fn helper() -> anyhow::Result<PathBuf> {
     Ok(own.with_file_name("palyra-jail"))
 }
 
-async fn open_sandbox(masked: &[PathBuf], clock: &Arc<dyn Clock>) -> anyhow::Result<Sandbox> {
+async fn open_sandbox(
+    home: &Home,
+    masked: &[PathBuf],
+    clock: &Arc<dyn Clock>,
+) -> anyhow::Result<Sandbox> {
     let settings = SandboxSettings {
         helper: helper()?,
         masked: masked.to_vec(),
+        quarantine: home.quarantine(),
         clock: Arc::clone(clock),
     };
     let sandbox = Sandbox::start(settings).await?;

@@ -190,6 +190,7 @@ async fn open(folder: &std::path::Path, calls: i64) -> (GatewayService, Caller) 
     let sandbox = Sandbox::start(SandboxSettings {
         helper: folder.join("no-helper"),
         masked: vec![folder.to_owned()],
+        quarantine: folder.join("quarantine"),
         clock: Arc::clone(&clock),
     });
     let settings = Settings {

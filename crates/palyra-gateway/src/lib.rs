@@ -17,6 +17,7 @@ pub mod keeping;
 pub mod people;
 pub mod policies;
 pub mod proofs;
+mod quarantine;
 pub mod records;
 mod recovery;
 mod registrations;

@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use palyra_core::plan::{EgressEnforcementMode, FileId, ProcView, RunAs};
-use palyra_core::{FileOperation, FilePlan, FsRule, ProcessPlan, RunErrorKind};
+use palyra_core::{FileOperation, FilePlan, FsRule, Layer, ProcessPlan, RunErrorKind};
+use serde_json::{Value, json};
 
 use crate::ground::policy::{Guard, SandboxProcessRunnerPolicy};
-use crate::ground::survey::Found;
-use crate::ground::{self, Ground};
+use crate::ground::survey::{Found, Root};
+use crate::ground::{self, Ground, arrivals};
 use crate::process::Refused;
+use crate::quarantine::{Quarantine, Quarantined};
 use crate::sandbox::Inner;
 use crate::tier_c::cage::{self, Cage, NoCage, Step, Wanted};
 use crate::tier_c::uids::Lease;
@@ -26,9 +28,11 @@ pub(crate) struct Made {
 
 /// What is held in a workspace, as it was just now.
 pub(crate) struct Held {
-    pub(crate) ground: Ground,
+    ground: Ground,
+    /// A handle of it.
+    pub(crate) root: Root,
     /// Everything that was found in it.
-    pub(crate) before: Vec<Found>,
+    before: Vec<Found>,
     pub(crate) guards: Vec<Guard>,
 }
 
@@ -68,6 +72,7 @@ impl Hold<'_> {
         drop(survey);
         Ok(Held {
             ground,
+            root,
             before,
             guards,
         })
@@ -76,6 +81,76 @@ impl Hold<'_> {
     fn unusable(&self, error: &io::Error) -> Refused {
         let message = format!("the workspace `{}`: {error}", self.workspace.display());
         Refused::new(RunErrorKind::InvalidInput, message)
+    }
+}
+
+/// What appeared during a call and must not stay.
+#[derive(Default)]
+pub(crate) struct Swept {
+    pub(crate) taken: Vec<Quarantined>,
+    /// What could not be taken away, and why.
+    pub(crate) left: Vec<(String, String)>,
+}
+
+impl Held {
+    /// Takes away what appeared since and must not stay.
+    pub(crate) fn sweep(&self, inner: &Inner, rules: &[FsRule]) -> Swept {
+        let mut swept = Swept::default();
+        let mut survey = ground::lock(&self.ground);
+        let root = match survey.refresh() {
+            Ok(root) => root,
+            Err(error) => {
+                let path = self.root.path().display().to_string();
+                swept.left.push((path, error.to_string()));
+                return swept;
+            }
+        };
+        let policy = SandboxProcessRunnerPolicy::new(rules);
+        let arrivals = arrivals::since(&self.before, &survey, &root, policy);
+        let quarantine = Quarantine::new(inner.settings.quarantine.clone());
+        for arrival in arrivals {
+            match quarantine.take(&root, &arrival, inner.settings.clock.now()) {
+                Ok(taken) => swept.taken.push(taken),
+                Err(error) => swept.left.push((arrival.at.to_string(), error.to_string())),
+            }
+        }
+        swept
+    }
+}
+
+impl Swept {
+    /// How it is attested: what was seen after the fact.
+    pub(crate) fn layer(&self) -> Option<Layer> {
+        if self.taken.is_empty() && self.left.is_empty() {
+            return None;
+        }
+        let ids: Vec<&str> = self.taken.iter().map(|one| one.id.as_str()).collect();
+        let observed = format!(
+            "after the fact: {} taken away ({}), {} could not be",
+            ids.len(),
+            ids.join(", "),
+            self.left.len()
+        );
+        Some(Layer {
+            name: "quarantine".to_owned(),
+            observed,
+        })
+    }
+
+    /// How it is told to whoever made the call.
+    pub(crate) fn told(&self) -> Vec<Value> {
+        let taken = self.taken.iter().map(|one| {
+            json!({
+                "path": one.path().display().to_string(),
+                "why": one.why,
+                "id": one.id,
+                "restore": format!("palyra quarantine restore {}", one.id),
+            })
+        });
+        let left = self.left.iter().map(|(path, error)| {
+            json!({ "path": path, "why": format!("it could not be taken away: {error}") })
+        });
+        taken.chain(left).collect()
     }
 }
 

@@ -23,6 +23,8 @@
 //! | `walls`, `surround`, `masks`, `landlock` | what a call may reach in the file system |
 //! | `seccomp`, `bpf` | which system calls it may not make |
 //! | `ground` | what in a workspace is a secret or runs later, and what becomes of it |
+//! | `lookout` | masks that are lost while a call runs |
+//! | `quarantine` | where names go that appeared during a call |
 //! | `inside` | whether a process belongs to a call |
 //! | `kit`, `tmp`, `cgroup` | what a call is given and what is cleared away after it |
 //! | `controllers` | limits on a whole call, where cgroups hold them |
@@ -44,10 +46,12 @@ mod inside;
 pub mod jail;
 mod kit;
 mod landlock;
+mod lookout;
 mod masks;
 mod output;
 mod process;
 mod program;
+mod quarantine;
 mod sandbox;
 mod seccomp;
 mod surround;
@@ -69,6 +73,7 @@ pub use process::{ProcessRunner, run_constrained_process};
 pub use program::{
     FolderFound, ProgramProblem, RootsFolder, look_at_folder, program_id, resolve_program, run_as,
 };
+pub use quarantine::{CannotRestore, Quarantine, Quarantined};
 pub use sandbox::{CannotTell, Sandbox, SandboxSettings, SandboxStatus, SandboxUnavailable};
 pub use tier_c::TierCBackend;
 pub use tier_c::host::usual_read_only;

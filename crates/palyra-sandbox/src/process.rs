@@ -12,9 +12,11 @@ use palyra_core::{
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::caged::{self, Hold};
+use crate::caged::{self, Hold, Swept};
 use crate::call::{self, Means, Outcome};
+use crate::ground::hints;
 use crate::ground::policy::Guard;
+use crate::ground::spot::Spot;
 use crate::kit::{For, Lines};
 use crate::output::OutputSink;
 use crate::sandbox::{Inner, Sandbox};
@@ -76,36 +78,65 @@ pub async fn run_constrained_process(
         return (refused.report(inner, started_at, tier), Value::Null);
     }
     let mut tries = 0;
-    let outcome = loop {
+    let attempted = loop {
         tries += 1;
         match attempt(inner, &plan, &whose, sink.clone(), cancel.clone()).await {
-            Ok(outcome) if has_moved(&outcome.ending) && tries < TRIES => {}
-            Ok(outcome) => break outcome,
+            Ok(attempted) if attempted.has_moved() && tries < TRIES => {}
+            Ok(attempted) => break attempted,
             Err(refused) => return (refused.report(inner, started_at, tier), Value::Null),
         }
     };
     if tier != Tier::C {
         sandbox.lay_by(whose);
     }
+    let Attempted {
+        outcome,
+        guards,
+        swept,
+    } = attempted;
     let truncated = outcome.stdout.dropped() > 0 || outcome.stderr.dropped() > 0;
     let Outcome {
-        layers,
+        mut layers,
         ending,
         stdout,
         stderr,
     } = outcome;
+    layers.extend(swept.layer());
+    let ended_well = ending == Ending::Exited { code: 0 };
     let report = ExecutionReport {
         truncated,
         ..report(inner, started_at, tier, layers, ending)
     };
     let (stdout_bytes, stderr_bytes) = (stdout.total(), stderr.total());
-    let output = json!({
+    let mut output = json!({
         "stdout": stdout.into_value(),
         "stderr": stderr.into_value(),
         "stdout_bytes": stdout_bytes,
         "stderr_bytes": stderr_bytes,
     });
+    let hints = match ended_well {
+        true => Vec::new(),
+        false => likely(&output, &guards),
+    };
+    let told = swept.told();
+    if let Value::Object(fields) = &mut output {
+        if !hints.is_empty() {
+            fields.insert("hints".to_owned(), json!(hints));
+        }
+        if !told.is_empty() {
+            fields.insert("quarantined".to_owned(), json!(told));
+        }
+    }
     (report, output)
+}
+
+/// Why it may have failed, going by what it said.
+fn likely(output: &Value, guards: &[Guard]) -> Vec<String> {
+    let said = |name: &str| {
+        let text = output.get(name).and_then(|stream| stream.get("text"));
+        text.and_then(Value::as_str).unwrap_or_default()
+    };
+    hints::of(&[said("stderr"), said("stdout")], guards)
 }
 
 /// How often a cage is tried to be built when what is guarded in the workspace changes meanwhile.
@@ -119,31 +150,94 @@ pub(crate) fn has_moved(ending: &Ending) -> bool {
     )
 }
 
+/// What came of one try.
+struct Attempted {
+    outcome: Outcome,
+    guards: Vec<Guard>,
+    swept: Swept,
+}
+
+impl Attempted {
+    /// Whether nothing ran because what is guarded is no longer what was seen.
+    fn has_moved(&self) -> bool {
+        has_moved(&self.outcome.ending)
+    }
+}
+
 async fn attempt(
     inner: &Inner,
     plan: &ProcessPlan,
     whose: &For,
     sink: Option<OutputSink>,
     cancel: CancellationToken,
-) -> Result<Outcome, Refused> {
+) -> Result<Attempted, Refused> {
     check_machine(inner, plan.tier, plan.run_as)?;
     check_plan(plan)?;
-    let held = match plan.tier {
-        Tier::B | Tier::Builtin => None,
-        Tier::C => {
-            let hold = Hold {
-                workspace: &plan.workspace,
-                id: plan.workspace_id,
-                masked: &plan.masked,
-                rules: &plan.rules,
-                writable: true,
-            };
-            Some(hold.look(inner).await?)
+    match plan.tier {
+        Tier::C => {}
+        Tier::B | Tier::Builtin => {
+            let (order, means) = prepare(inner, plan.clone(), whose, Vec::new(), sink, cancel)?;
+            let outcome = call::run(inner, &order, means).await;
+            let (guards, swept) = (Vec::new(), Swept::default());
+            return Ok(Attempted {
+                outcome,
+                guards,
+                swept,
+            });
         }
+    }
+    let hold = Hold {
+        workspace: &plan.workspace,
+        id: plan.workspace_id,
+        masked: &plan.masked,
+        rules: &plan.rules,
+        writable: true,
     };
-    let guards = held.map(|held| held.guards).unwrap_or_default();
-    let (order, means) = prepare(inner, plan.clone(), whose, guards, sink, cancel)?;
-    Ok(call::run(inner, &order, means).await)
+    let held = hold.look(inner).await?;
+    let guards = held.guards.clone();
+    // From before there is a cage: what is replaced until then the helper notices.
+    let end = cancel.child_token();
+    let watching = inner.lookout.watch(&held.root, &guards, end.clone());
+    let watching = watching.map_err(|error| unwatched(&error))?;
+    let (order, means) = prepare(inner, plan.clone(), whose, guards.clone(), sink, end)?;
+    let mut outcome = call::run(inner, &order, means).await;
+    if let Some(at) = watching.lost() {
+        outcome.ending = lost(at, !outcome.layers.is_empty());
+    }
+    drop(watching);
+    // What never ran left nothing.
+    let swept = match outcome.layers.is_empty() {
+        true => Swept::default(),
+        false => held.sweep(inner, &plan.rules),
+    };
+    Ok(Attempted {
+        outcome,
+        guards,
+        swept,
+    })
+}
+
+fn unwatched(error: &io::Error) -> Refused {
+    let message = format!(
+        "what is masked in the workspace cannot be watched: {error}; see `sysctl \
+         fs.inotify.max_user_instances fs.inotify.max_user_watches`"
+    );
+    Refused::new(RunErrorKind::RuntimeFailure, message)
+}
+
+/// How a call ends whose mask was lost. One that had not begun is tried again.
+fn lost(at: &Spot, had_begun: bool) -> Ending {
+    let (kind, message) = match had_begun {
+        true => (
+            RunErrorKind::MaskLost,
+            format!(
+                "`{at}` was replaced by somebody outside while the call ran, which uncovered it; the \
+                 call was ended: run it again"
+            ),
+        ),
+        false => (RunErrorKind::Changed, MOVED.to_owned()),
+    };
+    Ending::Failed { kind, message }
 }
 
 /// Why a plan was not even tried.

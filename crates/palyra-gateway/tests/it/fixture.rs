@@ -40,6 +40,7 @@ impl House {
         let sandbox = Sandbox::start(SandboxSettings {
             helper: own.join("no-helper"),
             masked: vec![own.clone()],
+            quarantine: own.join("quarantine"),
             clock: Arc::clone(&clock),
         });
         let folds: Vec<Box<dyn Fold>> = vec![

@@ -55,6 +55,7 @@ impl Place {
         let settings = SandboxSettings {
             helper: env!("CARGO_BIN_EXE_palyra-jail").into(),
             masked: vec![self.home.clone()],
+            quarantine: self.home.join("quarantine"),
             clock: Arc::new(SystemClock),
         };
         Sandbox::start(settings).await.unwrap()

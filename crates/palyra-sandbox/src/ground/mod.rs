@@ -6,7 +6,12 @@
 //! | `names` | what a name says |
 //! | `survey` | what is in a workspace now |
 //! | `policy` | what holds where, with the operator's rules |
+//! | `arrivals`, `git` | what may stay of what appeared during a call |
+//! | `hints` | why a call may have failed |
 
+pub(crate) mod arrivals;
+mod git;
+pub(crate) mod hints;
 pub(crate) mod names;
 pub(crate) mod policy;
 pub(crate) mod spot;

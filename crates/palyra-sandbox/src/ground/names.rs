@@ -150,7 +150,7 @@ const DEPENDENCIES: [&str; 2] = ["node_modules", "site-packages"];
 pub(crate) fn of_file(folder: &[u8], name: &[u8]) -> Option<Nature> {
     let is = |other: &&str| name.eq_ignore_ascii_case(other.as_bytes());
     let in_folder = |(inside, other): &(&str, &str)| {
-        folder.eq_ignore_ascii_case(inside.as_bytes()) && is(&other)
+        folder.eq_ignore_ascii_case(inside.as_bytes()) && is(other)
     };
     if is_environment(name) || CREDENTIALS.iter().any(is) || IN_FOLDER.iter().any(in_folder) {
         return Some(Nature::Secret);

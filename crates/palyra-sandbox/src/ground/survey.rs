@@ -22,9 +22,13 @@ use super::names::{self, KeyFile, Nature};
 use super::spot::Spot;
 use crate::program;
 use crate::surround::{self, Stamp};
+use crate::wire::MOVED;
 
 /// A workspace with more folders is refused: looking at each takes too long.
 const MOST_FOLDERS: usize = 1_000_000;
+
+/// How often everything is looked at while things move about.
+const MOST_PASSES: usize = 24;
 
 /// So many are looked at within a few milliseconds.
 const MANY_FOLDERS: usize = 5_000;
@@ -114,21 +118,13 @@ impl Survey {
     /// in between: it would keep a disk from being unmounted.
     pub(crate) fn refresh(&mut self) -> io::Result<Root> {
         let root = Root::of(&self.path, self.id)?;
-        if self.folders.is_empty() {
-            self.walk(&root, Spot::default())?;
-        } else {
-            let mut dirty: Vec<Spot> = self
-                .folders
-                .iter()
-                .filter(|(at, folder)| !folder.settled || root.stamp(at) != folder.stamp)
-                .map(|(at, _)| at.clone())
-                .collect();
-            // What is above first: it may no longer lead to what is below.
-            dirty.sort();
-            for at in dirty {
-                if self.folders.contains_key(&at) {
-                    self.walk(&root, at)?;
-                }
+        // A folder that is moved while we walk may be seen nowhere: only when a whole look finds
+        // everything as it was listed, all of it was there at one time.
+        let mut passes = 0;
+        while self.pass(&root, passes == 0)? {
+            passes += 1;
+            if passes == MOST_PASSES {
+                return Err(io::Error::other(MOVED));
             }
         }
         for folder in self.folders.values_mut() {
@@ -138,6 +134,32 @@ impl Survey {
         }
         self.follow_links(&root);
         Ok(root)
+    }
+
+    /// Looks at every folder once, and lists those that changed. True when there was one.
+    fn pass(&mut self, root: &Root, first: bool) -> io::Result<bool> {
+        if self.folders.is_empty() {
+            self.walk(root, Spot::default())?;
+            return Ok(true);
+        }
+        let is_dirty = |at: &Spot, folder: &Folder| {
+            (first && !folder.settled) || folder.stamp.is_none() || root.stamp(at) != folder.stamp
+        };
+        let mut dirty: Vec<Spot> = self
+            .folders
+            .iter()
+            .filter(|(at, folder)| is_dirty(at, folder))
+            .map(|(at, _)| at.clone())
+            .collect();
+        // What is above first: it may no longer lead to what is below.
+        dirty.sort();
+        let any = !dirty.is_empty();
+        for at in dirty {
+            if self.folders.contains_key(&at) {
+                self.walk(root, at)?;
+            }
+        }
+        Ok(any)
     }
 
     /// Everything that was found, in no order.
@@ -174,6 +196,11 @@ impl Survey {
             }
             let Some(listed) = self.list(root, &at)? else {
                 self.forget(&at);
+                // Its folder was listed with it: that has changed since.
+                let above = at.parent().and_then(|above| self.folders.get_mut(&above));
+                if let Some(above) = above {
+                    above.stamp = None;
+                }
                 continue;
             };
             let before = self.folders.remove(&at).unwrap_or_default();
@@ -229,9 +256,10 @@ impl Survey {
         let name_here = self.name_of(at);
         for (name, kind) in entries {
             let spot = at.join(&name);
-            let kind = match kind {
-                FileType::Unknown => root.kind(&spot),
-                known => Some(known),
+            // Not every file system says.
+            let kind = match kind == FileType::Unknown {
+                true => root.kind(&spot),
+                false => Some(kind),
             };
             match kind {
                 Some(FileType::Directory) => {

@@ -59,7 +59,7 @@ impl<'a> Watch<'a> {
     /// Why the kernel refused it, if that was for us.
     pub(super) fn why(&self, at: &Spot) -> Option<Refusal> {
         let held = |guard: &&&Guard| at.is_within(&guard.at);
-        let guard = self.guards.iter().filter(held).next_back()?;
+        let guard = self.guards.iter().rfind(held)?;
         match guard.hold {
             Hold::Masked => Some(masked(at)),
             Hold::ReadOnly => Some(read_only(at)),

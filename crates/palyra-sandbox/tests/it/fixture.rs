@@ -138,6 +138,7 @@ impl House {
         let sandbox = Sandbox::start(SandboxSettings {
             helper: jail(),
             masked: vec![path.join("deep/home")],
+            quarantine: path.join("deep/home/quarantine"),
             clock: Arc::new(SystemClock),
         })
         .await

@@ -357,6 +357,7 @@ async fn a_helper_that_holds_nothing_is_refused() {
     let settings = SandboxSettings {
         helper,
         masked: vec![house.path("deep/home")],
+        quarantine: house.path("deep/home/quarantine"),
         clock: std::sync::Arc::new(SystemClock),
     };
     let sandbox = Sandbox::start(settings).await.unwrap();
@@ -397,4 +398,163 @@ async fn git_works_and_its_configuration_stays() {
         assert!(!house.path("work/.git/config.lock").exists());
         house.sh("export HOME=/tmp; git status").await.ok();
     }
+}
+
+/// What was taken away after a call, by path.
+fn taken(ran: &Ran) -> Vec<String> {
+    let listed = ran.output["quarantined"].as_array().cloned();
+    let paths = listed.unwrap_or_default().into_iter();
+    paths
+        .map(|one| one["path"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[tokio::test]
+async fn what_appears_and_would_run_later_is_taken_away() {
+    for house in houses().await {
+        put(&house, ".git/HEAD", "ref: refs/heads/main\n");
+        put(&house, "src/main.rs", "");
+        let script = "echo x >.env.local; mkdir -p .claude a/b; echo x >.claude/settings.json; \
+                      echo x >a/b/.bashrc; mkdir .git/hooks; echo x >.git/hooks/post-commit; \
+                      echo '[alias] x = !y' >.git/config; echo x >src/ok; \
+                      mkdir closed; echo x >closed/.env; chmod 111 closed; \
+                      mkdir -p shut; echo x >shut/.npmrc; chmod 555 shut; \
+                      mkdir -p node_modules/p/.vscode; echo x >node_modules/p/.vscode/x; \
+                      mkdir bare; cd bare; mkdir objects refs; echo x >HEAD; echo evil >config";
+        let ran = house.sh(script).await;
+        ran.ok();
+        let mut expected = vec![
+            ".claude",
+            ".env.local",
+            ".git/config",
+            ".git/hooks",
+            "a/b/.bashrc",
+            "bare/config",
+            "closed/.env",
+            "shut/.npmrc",
+        ];
+        if !is_root() {
+            // Without root's eyes nobody sees what is in it, so all of it goes.
+            expected[6] = "closed";
+        }
+        assert_eq!(taken(&ran), expected, "{:?}", ran.output);
+        for path in &expected {
+            assert!(!house.path("work").join(path).exists(), "{path}");
+        }
+        for path in ["src/ok", "node_modules/p/.vscode/x", "bare/HEAD", "shut"] {
+            assert!(house.path("work").join(path).exists(), "{path}");
+        }
+        assert!(
+            ran.layer("quarantine")
+                .unwrap()
+                .starts_with("after the fact: 8 taken")
+        );
+        // It is kept, and a person gets it back; over nothing.
+        let quarantine = house.sandbox.quarantine();
+        let kept = quarantine.list().unwrap();
+        assert_eq!(kept.len(), 8);
+        let rc = kept
+            .iter()
+            .find(|one| one.path() == Path::new("a/b/.bashrc"))
+            .unwrap();
+        put(&house, "a/b/.bashrc", "newer");
+        let refused = quarantine.restore(rc.id.as_str()).unwrap_err();
+        assert!(refused.to_string().contains("is there again"), "{refused}");
+        std::fs::remove_file(house.path("work/a/b/.bashrc")).unwrap();
+        quarantine.restore(rc.id.as_str()).unwrap();
+        assert_eq!(read(&house, "a/b/.bashrc"), "x\n");
+        assert!(quarantine.restore(rc.id.as_str()).is_err());
+        // What a person put back is there, and stays.
+        let ran = house.sh("cat a/b/.bashrc").await;
+        assert_eq!((ran.ok(), taken(&ran)), ("x\n", Vec::new()));
+    }
+}
+
+/// Repositories that do nothing by themselves stay.
+#[tokio::test]
+async fn fresh_repositories_stay_unless_they_would_run_something() {
+    for house in houses().await {
+        let script = "export HOME=/tmp GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b \
+                      GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b; set -e; \
+                      git init -q one; cd one; echo x >f; git add f; git commit -qm x; cd ..; \
+                      git clone -q one two; git clone -q --bare one three; \
+                      cd two; git worktree add -q ../four; cd ..; git -C four status";
+        let ran = house.sh(script).await;
+        ran.ok();
+        assert_eq!(taken(&ran), Vec::<String>::new(), "{:?}", ran.output);
+        for script in [
+            "git init -q evil; git -C evil config core.fsmonitor ./x",
+            "git init -q evil; echo x >evil/.git/hooks/pre-commit",
+            "git init -q evil; git -C evil config core.worktree /home",
+        ] {
+            let ran = house.sh(&format!("export HOME=/tmp; {script}")).await;
+            ran.ok();
+            assert_eq!(taken(&ran), ["evil/.git"], "{script}");
+            said(&house, "rm -rf evil").await;
+        }
+        let ran = house.sh("mkdir x; echo 'gitdir: /tmp/evil' >x/.git").await;
+        assert_eq!(taken(&ran), ["x/.git"]);
+    }
+}
+
+/// A person's own save while a call runs is no arrival.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_editors_save_ends_the_call_and_is_not_taken_away() {
+    for house in houses().await {
+        put(&house, "conf/.env", "before");
+        let save = {
+            let work = house.path("work");
+            std::thread::spawn(move || {
+                while !work.join("ready").exists() {
+                    std::thread::sleep(std::time::Duration::from_millis(5));
+                }
+                // As editors do: a new file, and a rename over the old one.
+                std::fs::write(work.join("conf/.env.new"), "after").unwrap();
+                std::fs::rename(work.join("conf/.env.new"), work.join("conf/.env")).unwrap();
+            })
+        };
+        let ran = house
+            .sh("echo >ready; sleep 20; cat conf/.env; echo survived")
+            .await;
+        save.join().unwrap();
+        let (code, message) = ran.failed();
+        assert_eq!(code, "mask_lost");
+        assert!(message.contains("`conf/.env`"), "{message}");
+        assert!(!ran.stdout().contains("survived") && !ran.stdout().contains("after"));
+        assert_eq!(read(&house, "conf/.env"), "after");
+        assert!(
+            !taken(&ran).contains(&"conf/.env".to_owned()),
+            "{:?}",
+            ran.output
+        );
+        // The next one covers the new file.
+        let text = said(&house, "cat conf/.env").await;
+        assert!(text.contains("Permission denied"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_fails_on_a_guard_is_told_what_is_likely() {
+    let house = House::caged().await;
+    put(&house, ".env", "hidden");
+    put(&house, ".git/config", "");
+    put(&house, ".git/HEAD", "ref: refs/heads/main\n");
+    for (script, path) in [
+        ("cat .env", "`.env` is masked"),
+        ("echo >.git/config", "`.git/config` can only be read"),
+    ] {
+        let ran = house.sh(script).await;
+        let hint = ran.output["hints"][0].as_str().unwrap_or_default();
+        assert!(
+            hint.starts_with("likely") && hint.contains(path),
+            "{:?}",
+            ran.output
+        );
+    }
+    let ran = house.sh("echo .env; false").await;
+    assert!(ran.output["hints"].is_array());
+    let ran = house.sh("echo process.env; false").await;
+    assert!(ran.output["hints"].is_null());
+    let ran = house.sh("cat .env; true").await;
+    assert!(ran.output["hints"].is_null(), "it ended well");
 }
