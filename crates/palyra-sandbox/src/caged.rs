@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use palyra_core::plan::{EgressEnforcementMode, FileId, ProcView, RunAs};
-use palyra_core::{FileOperation, FilePlan, FsRule, Layer, ProcessPlan, RunErrorKind};
+use palyra_core::{Clock, FileOperation, FilePlan, FsRule, Layer, ProcessPlan, RunErrorKind};
 use serde_json::{Value, json};
 
 use crate::ground::policy::{Guard, SandboxProcessRunnerPolicy};
@@ -16,7 +16,7 @@ use crate::quarantine::{Quarantine, Quarantined};
 use crate::sandbox::Inner;
 use crate::tier_c::cage::{self, Cage, NoCage, Step, Wanted};
 use crate::tier_c::uids::Lease;
-use crate::wire::{CagedOrder, Lent};
+use crate::wire::{CagedOrder, Lent, MOVED};
 
 /// A cage and what it hides.
 pub(crate) struct Made {
@@ -51,37 +51,50 @@ impl Hold<'_> {
     pub(crate) async fn look(&self, inner: &Inner) -> Result<Held, Refused> {
         let masked = places(inner, self.masked)?;
         let ground = inner.grounds.of(self.workspace, self.id, &masked);
-        let quick = ground.try_lock().is_ok_and(|survey| survey.is_quick());
-        if !quick {
-            let slow = Arc::clone(&ground);
-            let looked =
-                tokio::task::spawn_blocking(move || ground::lock(&slow).refresh().map(drop));
-            looked
-                .await
-                .map_err(io::Error::other)
-                .flatten()
-                .map_err(|error| self.unusable(&error))?;
-        }
-        let mut survey = ground::lock(&ground);
-        let root = survey.refresh().map_err(|error| self.unusable(&error))?;
-        let policy = SandboxProcessRunnerPolicy::new(self.rules);
-        let guards = policy
-            .guards(&survey, &root, self.writable)
-            .map_err(|why| Refused::new(RunErrorKind::InvalidInput, why.to_string()))?;
-        let before = survey.found().collect();
-        drop(survey);
-        Ok(Held {
-            ground,
-            root,
-            before,
-            guards,
+        let (rules, writable) = (self.rules.to_vec(), self.writable);
+        let quick = is_quick(&ground);
+        let looked = off_thread(quick, move || look(ground, &rules, writable)).await;
+        looked.map_err(|error| {
+            let kind = match error.to_string() == MOVED {
+                true => RunErrorKind::Changed,
+                false => RunErrorKind::InvalidInput,
+            };
+            let message = format!("the workspace `{}`: {error}", self.workspace.display());
+            Refused::new(kind, message)
         })
     }
+}
 
-    fn unusable(&self, error: &io::Error) -> Refused {
-        let message = format!("the workspace `{}`: {error}", self.workspace.display());
-        Refused::new(RunErrorKind::InvalidInput, message)
+fn is_quick(ground: &Ground) -> bool {
+    ground.try_lock().is_ok_and(|survey| survey.is_quick())
+}
+
+/// Does something here if it is quick, and elsewhere otherwise.
+async fn off_thread<T: Send + 'static>(
+    quick: bool,
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    if quick {
+        return work();
     }
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(io::Error::other).flatten()
+}
+
+fn look(ground: Ground, rules: &[FsRule], writable: bool) -> io::Result<Held> {
+    let mut survey = ground::lock(&ground);
+    let root = survey.refresh()?;
+    let guards = SandboxProcessRunnerPolicy::new(rules)
+        .guards(&survey, &root, writable)
+        .map_err(io::Error::other)?;
+    let before = survey.found().collect();
+    drop(survey);
+    Ok(Held {
+        ground,
+        root,
+        before,
+        guards,
+    })
 }
 
 /// What appeared during a call and must not stay.
@@ -94,27 +107,37 @@ pub(crate) struct Swept {
 
 impl Held {
     /// Takes away what appeared since and must not stay.
-    pub(crate) fn sweep(&self, inner: &Inner, rules: &[FsRule]) -> Swept {
+    pub(crate) async fn sweep(self, inner: &Inner, rules: &[FsRule]) -> Swept {
+        let quarantine = Quarantine::new(inner.settings.quarantine.clone());
+        let (clock, rules) = (Arc::clone(&inner.settings.clock), rules.to_vec());
+        let path = self.root.path().display().to_string();
+        let quick = is_quick(&self.ground);
+        let swept = off_thread(quick, move || {
+            self.sweep_into(&quarantine, &rules, clock.as_ref())
+        });
+        swept.await.unwrap_or_else(|error| Swept {
+            taken: Vec::new(),
+            left: vec![(path, error.to_string())],
+        })
+    }
+
+    fn sweep_into(
+        &self,
+        quarantine: &Quarantine,
+        rules: &[FsRule],
+        clock: &dyn Clock,
+    ) -> io::Result<Swept> {
         let mut swept = Swept::default();
         let mut survey = ground::lock(&self.ground);
-        let root = match survey.refresh() {
-            Ok(root) => root,
-            Err(error) => {
-                let path = self.root.path().display().to_string();
-                swept.left.push((path, error.to_string()));
-                return swept;
-            }
-        };
+        let root = survey.refresh()?;
         let policy = SandboxProcessRunnerPolicy::new(rules);
-        let arrivals = arrivals::since(&self.before, &survey, &root, policy);
-        let quarantine = Quarantine::new(inner.settings.quarantine.clone());
-        for arrival in arrivals {
-            match quarantine.take(&root, &arrival, inner.settings.clock.now()) {
+        for arrival in arrivals::since(&self.before, &survey, &root, policy) {
+            match quarantine.take(&root, &arrival, clock.now()) {
                 Ok(taken) => swept.taken.push(taken),
                 Err(error) => swept.left.push((arrival.at.to_string(), error.to_string())),
             }
         }
-        swept
+        Ok(swept)
     }
 }
 

@@ -208,7 +208,7 @@ async fn attempt(
     // What never ran left nothing.
     let swept = match outcome.layers.is_empty() {
         true => Swept::default(),
-        false => held.sweep(inner, &plan.rules),
+        false => held.sweep(inner, &plan.rules).await,
     };
     Ok(Attempted {
         outcome,

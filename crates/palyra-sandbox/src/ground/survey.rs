@@ -75,6 +75,18 @@ pub(crate) struct Survey {
     /// What links with such a name led to. It stays hidden while it is there: otherwise a call
     /// would remove the link, and the next one read what it led to.
     targets: HashMap<Spot, (FileId, What)>,
+    doubt: Doubt,
+}
+
+/// Whether something may have been moved past us: from where it was not yet looked for to where it
+/// was looked for already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Doubt {
+    None,
+    /// A folder that nobody had looked into is gone.
+    Unknown,
+    /// A folder with something in it that matters is gone.
+    Known,
 }
 
 #[derive(Default)]
@@ -106,6 +118,7 @@ impl Survey {
             own,
             folders: HashMap::new(),
             targets: HashMap::new(),
+            doubt: Doubt::None,
         }
     }
 
@@ -118,13 +131,21 @@ impl Survey {
     /// in between: it would keep a disk from being unmounted.
     pub(crate) fn refresh(&mut self) -> io::Result<Root> {
         let root = Root::of(&self.path, self.id)?;
-        // A folder that is moved while we walk may be seen nowhere: only when a whole look finds
-        // everything as it was listed, all of it was there at one time.
-        let mut passes = 0;
-        while self.pass(&root, passes == 0)? {
-            passes += 1;
-            if passes == MOST_PASSES {
-                return Err(io::Error::other(MOVED));
+        let new = self.folders.is_empty();
+        if new {
+            self.walk(&root, Spot::default())?;
+        }
+        // What is moved while we look may be seen nowhere. Builds move folders all the time, so what
+        // counts is only what is gone: it is looked for again until nothing is missed.
+        for pass in 0.. {
+            self.doubt = Doubt::None;
+            self.pass(&root, pass == 0)?;
+            match self.doubt {
+                Doubt::None => break,
+                // Temporary folders come and go: in one that is new nothing was lost.
+                Doubt::Unknown if !new || pass >= MOST_PASSES => break,
+                Doubt::Known if pass >= MOST_PASSES => return Err(io::Error::other(MOVED)),
+                Doubt::Unknown | Doubt::Known => {}
             }
         }
         for folder in self.folders.values_mut() {
@@ -136,12 +157,8 @@ impl Survey {
         Ok(root)
     }
 
-    /// Looks at every folder once, and lists those that changed. True when there was one.
-    fn pass(&mut self, root: &Root, first: bool) -> io::Result<bool> {
-        if self.folders.is_empty() {
-            self.walk(root, Spot::default())?;
-            return Ok(true);
-        }
+    /// Looks at every folder once, and lists those that changed.
+    fn pass(&mut self, root: &Root, first: bool) -> io::Result<()> {
         let is_dirty = |at: &Spot, folder: &Folder| {
             (first && !folder.settled) || folder.stamp.is_none() || root.stamp(at) != folder.stamp
         };
@@ -153,13 +170,12 @@ impl Survey {
             .collect();
         // What is above first: it may no longer lead to what is below.
         dirty.sort();
-        let any = !dirty.is_empty();
         for at in dirty {
             if self.folders.contains_key(&at) {
                 self.walk(root, at)?;
             }
         }
-        Ok(any)
+        Ok(())
     }
 
     /// Everything that was found, in no order.
@@ -196,6 +212,7 @@ impl Survey {
             }
             let Some(listed) = self.list(root, &at)? else {
                 self.forget(&at);
+                self.doubt = self.doubt.max(Doubt::Unknown);
                 // Its folder was listed with it: that has changed since.
                 let above = at.parent().and_then(|above| self.folders.get_mut(&above));
                 if let Some(above) = above {
@@ -222,6 +239,9 @@ impl Survey {
         let mut todo = vec![at.clone()];
         while let Some(at) = todo.pop() {
             if let Some(folder) = self.folders.remove(&at) {
+                if folder.matters() {
+                    self.doubt = Doubt::Known;
+                }
                 todo.extend(folder.inside.iter().map(|name| at.join(name)));
             }
         }
@@ -346,6 +366,13 @@ fn note(root: &Root, folder: &mut Folder, at: &Spot, what: Option<What>) {
     {
         let at = at.clone();
         folder.found.push(Found { at, id, what });
+    }
+}
+
+impl Folder {
+    /// Whether something in it was found.
+    fn matters(&self) -> bool {
+        !(self.found.is_empty() && self.keys.is_empty() && self.links.is_empty())
     }
 }
 
