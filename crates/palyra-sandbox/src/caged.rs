@@ -9,7 +9,7 @@ use palyra_core::{Clock, FileOperation, FilePlan, FsRule, Layer, ProcessPlan, Ru
 use serde_json::{Value, json};
 
 use crate::ground::policy::{Guard, SandboxProcessRunnerPolicy};
-use crate::ground::survey::{Found, Root};
+use crate::ground::survey::{Found, Root, SWAPPED};
 use crate::ground::{self, Ground, arrivals};
 use crate::process::Refused;
 use crate::quarantine::{Quarantine, Quarantined};
@@ -50,14 +50,16 @@ impl Hold<'_> {
     /// not taken on a thread that others wait for.
     pub(crate) async fn look(&self, inner: &Inner) -> Result<Held, Refused> {
         let masked = places(inner, self.masked)?;
+        // Before anybody walks through the whole machine.
+        cage::can_be_worked_on(self.workspace, &masked).map_err(|why| no_cage(&why))?;
         let ground = inner.grounds.of(self.workspace, self.id, &masked);
         let (rules, writable) = (self.rules.to_vec(), self.writable);
         let quick = is_quick(&ground);
         let looked = off_thread(quick, move || look(ground, &rules, writable)).await;
         looked.map_err(|error| {
-            let kind = match error.to_string() == MOVED {
-                true => RunErrorKind::Changed,
-                false => RunErrorKind::InvalidInput,
+            let kind = match error.to_string().as_str() {
+                MOVED | SWAPPED => RunErrorKind::Changed,
+                _ => RunErrorKind::InvalidInput,
             };
             let message = format!("the workspace `{}`: {error}", self.workspace.display());
             Refused::new(kind, message)

@@ -27,6 +27,9 @@ use crate::wire::MOVED;
 /// A workspace with more folders is refused: looking at each takes too long.
 const MOST_FOLDERS: usize = 1_000_000;
 
+/// Another folder took the workspace's place.
+pub(crate) const SWAPPED: &str = "it was changed since it was decided";
+
 /// How often everything is looked at while things move about.
 const MOST_PASSES: usize = 24;
 
@@ -76,6 +79,8 @@ pub(crate) struct Survey {
     /// would remove the link, and the next one read what it led to.
     targets: HashMap<Spot, (FileId, What)>,
     doubt: Doubt,
+    /// Something that matters went and was not found again yet, or nobody knows what there was.
+    searching: bool,
 }
 
 /// Whether something may have been moved past us: from where it was not yet looked for to where it
@@ -119,6 +124,7 @@ impl Survey {
             folders: HashMap::new(),
             targets: HashMap::new(),
             doubt: Doubt::None,
+            searching: true,
         }
     }
 
@@ -131,8 +137,7 @@ impl Survey {
     /// in between: it would keep a disk from being unmounted.
     pub(crate) fn refresh(&mut self) -> io::Result<Root> {
         let root = Root::of(&self.path, self.id)?;
-        let new = self.folders.is_empty();
-        if new {
+        if self.folders.is_empty() {
             self.walk(&root, Spot::default())?;
         }
         // What is moved while we look may be seen nowhere. Builds move folders all the time, so what
@@ -141,11 +146,17 @@ impl Survey {
             self.doubt = Doubt::None;
             self.pass(&root, pass == 0)?;
             match self.doubt {
-                Doubt::None => break,
+                Doubt::None => {
+                    self.searching = false;
+                    break;
+                }
                 // Temporary folders come and go: in one that is new nothing was lost.
-                Doubt::Unknown if !new || pass >= MOST_PASSES => break,
-                Doubt::Known if pass >= MOST_PASSES => return Err(io::Error::other(MOVED)),
-                Doubt::Unknown | Doubt::Known => {}
+                Doubt::Unknown if !self.searching => break,
+                Doubt::Unknown | Doubt::Known if pass >= MOST_PASSES => {
+                    return Err(io::Error::other(MOVED));
+                }
+                Doubt::Unknown => {}
+                Doubt::Known => self.searching = true,
             }
         }
         for folder in self.folders.values_mut() {
@@ -459,7 +470,7 @@ impl Root {
     fn of(path: &Path, id: FileId) -> io::Result<Self> {
         let handle = program::open_folder(path)?;
         if program::id_of(&rustix::fs::fstat(&handle)?) != id {
-            return Err(io::Error::other("the workspace was changed"));
+            return Err(io::Error::other(SWAPPED));
         }
         Ok(Self {
             path: path.to_owned(),
@@ -667,6 +678,33 @@ mod tests {
         let folder = std::fs::File::open(house.path().join("a")).unwrap();
         folder.set_modified(before.modified().unwrap()).unwrap();
         assert_eq!(seen(&mut survey), expected(&[("a/.env", What::Secret)]));
+    }
+
+    /// Whatever is moved meanwhile: a look that succeeds has seen it.
+    #[test]
+    fn what_is_moved_about_while_we_look_is_not_missed() {
+        let house = House::new(&["a/.env", "x/file"]);
+        let mut survey = house.survey();
+        let (from, to) = (house.path().join("a"), house.path().join("x/b"));
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    std::fs::rename(&from, &to).unwrap();
+                    std::fs::rename(&to, &from).unwrap();
+                    std::thread::sleep(std::time::Duration::from_micros(50));
+                }
+            });
+            let mut seen = 0;
+            for _ in 0..300 {
+                if survey.refresh().is_ok() {
+                    assert_eq!(survey.found().count(), 1);
+                    seen += 1;
+                }
+            }
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert!(seen > 0);
+        });
     }
 
     #[test]

@@ -115,14 +115,7 @@ const COVERED_IN_PROC: [&str; 10] = [
 /// The cage for a call.
 pub(crate) fn plan(host: &Host, wanted: &Wanted<'_>) -> Result<Cage, NoCage> {
     let workspace = wanted.workspace;
-    let kernels = ["/proc", "/sys", "/dev"];
-    let is_kernels = kernels.iter().any(|own| workspace.starts_with(own));
-    if workspace == Path::new("/") || is_kernels || is_the_systems(workspace) {
-        return Err(NoCage::Workspace(workspace.to_owned()));
-    }
-    if wanted.masked.iter().any(|mask| workspace.starts_with(mask)) {
-        return Err(NoCage::Masked(workspace.to_owned()));
-    }
+    can_be_worked_on(workspace, wanted.masked)?;
     let mut steps = Vec::new();
     let mut writable = Vec::new();
     if wanted.with_system {
@@ -158,6 +151,19 @@ pub(crate) fn plan(host: &Host, wanted: &Wanted<'_>) -> Result<Cage, NoCage> {
         },
         scratch: wanted.scratch,
     })
+}
+
+/// Whether there can be a cage around this folder at all.
+pub(crate) fn can_be_worked_on(workspace: &Path, masked: &[PathBuf]) -> Result<(), NoCage> {
+    let kernels = ["/proc", "/sys", "/dev"];
+    let is_kernels = kernels.iter().any(|own| workspace.starts_with(own));
+    if workspace == Path::new("/") || is_kernels || is_the_systems(workspace) {
+        return Err(NoCage::Workspace(workspace.to_owned()));
+    }
+    if masked.iter().any(|mask| workspace.starts_with(mask)) {
+        return Err(NoCage::Masked(workspace.to_owned()));
+    }
+    Ok(())
 }
 
 /// Whether this is the operating system's, and of no project. A daemon of root lends the rights of a
