@@ -1,6 +1,6 @@
 //! Processes: from a plan to an order, and from what was seen to a report.
 
-use std::io;
+use std::io::{self, ErrorKind::NotADirectory, ErrorKind::NotFound};
 use std::path::Path;
 
 use palyra_core::corridor::{Executes, Running};
@@ -197,8 +197,18 @@ async fn attempt(
     let guards = held.guards.clone();
     // From before there is a cage: what is replaced until then the helper notices.
     let end = cancel.child_token();
-    let watching = inner.lookout.watch(&held.root, &guards, end.clone());
-    let watching = watching.map_err(|error| unwatched(&error))?;
+    let watching = match inner.lookout.watch(&held.root, &guards, end.clone()) {
+        Ok(watching) => watching,
+        // A folder went in between.
+        Err(error) if matches!(error.kind(), NotFound | NotADirectory) => {
+            return Ok(Attempted {
+                outcome: Outcome::failed(RunErrorKind::Changed, MOVED),
+                guards,
+                swept: Swept::default(),
+            });
+        }
+        Err(error) => return Err(unwatched(&error)),
+    };
     let (order, means) = prepare(inner, plan.clone(), whose, guards.clone(), sink, end)?;
     let mut outcome = call::run(inner, &order, means).await;
     if let Some(at) = watching.lost() {
