@@ -151,6 +151,12 @@ impl Home {
         self.state.join("journal.db")
     }
 
+    /// What appeared during calls and was taken away.
+    #[must_use]
+    pub fn quarantine(&self) -> PathBuf {
+        self.state.join("quarantine")
+    }
+
     /// The key of call digests.
     #[must_use]
     pub fn digest_key(&self) -> PathBuf {

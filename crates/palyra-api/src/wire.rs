@@ -411,6 +411,21 @@ pub struct CallErased {
     pub log_cleared: bool,
 }
 
+/// Something that appeared during a call and was taken away.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Quarantined {
+    /// Its id.
+    pub id: String,
+    /// The workspace it was in.
+    pub workspace: String,
+    /// Where it was, beneath the workspace.
+    pub path: String,
+    /// Why it could not stay.
+    pub why: String,
+    /// When it was taken away.
+    pub taken_at: String,
+}
+
 /// An approval.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Approval {

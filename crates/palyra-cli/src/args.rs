@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use palyra_core::{AgentName, ApprovalId, CallId, Span, ToolName};
+use palyra_core::{AgentName, ApprovalId, CallId, QuarantineId, Span, ToolName};
 
 pub use self::journal::{
     Attest, AttestAction, Erase, Journal, JournalAction, Restore, TailFilter, Verify, WhatArg,
@@ -88,6 +88,8 @@ pub enum Command {
     Policy(Policy),
     /// Show, export and verify what was attested about one call
     Attest(Attest),
+    /// List what appeared during calls and was taken away, and put it back
+    Quarantine(Quarantine),
     /// Print a completion script for your shell
     Completions(Completions),
     /// Print the man page, or write one for every command
@@ -112,6 +114,7 @@ impl Command {
             Self::Journal(journal) => &journal.whom,
             Self::Policy(policy) => &policy.whom,
             Self::Attest(attest) => &attest.whom,
+            Self::Quarantine(quarantine) => &quarantine.whom,
         };
         whom.agent.as_ref()
     }
@@ -221,6 +224,29 @@ pub struct Call {
     /// The folder it works on [default: the current folder, or the agent's own]
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub workspace: Option<PathBuf>,
+}
+
+/// `palyra quarantine`.
+#[derive(Debug, Args)]
+pub struct Quarantine {
+    /// As whom.
+    #[command(flatten)]
+    pub whom: Whom,
+    /// What.
+    #[command(subcommand)]
+    pub action: QuarantineAction,
+}
+
+/// What to do with what was taken away.
+#[derive(Debug, Subcommand)]
+pub enum QuarantineAction {
+    /// List what was taken away, and why
+    List,
+    /// Put one back where it was; a person's decision, which no agent can take
+    Restore {
+        /// Its id
+        id: QuarantineId,
+    },
 }
 
 /// `palyra agents`.

@@ -264,6 +264,7 @@ fn explain(result: &CallResult, output: &Output) {
     if let Some(signal) = result.signal {
         output.note(&format!("ended by signal {signal}"));
     }
+    explain_files(result, output);
     let observed = |name: &str| {
         result
             .attestation
@@ -275,6 +276,28 @@ fn explain(result: &CallResult, output: &Output) {
         output.note(&format!(
             "its output was longer than its limit and was cut; see `palyra calls show {call}`"
         ));
+    }
+}
+
+/// What was taken away after the call, and why it may have failed.
+fn explain_files(result: &CallResult, output: &Output) {
+    let list = |name: &str| {
+        let found = result.output.as_ref().and_then(|output| output.get(name));
+        found.and_then(Value::as_array).cloned().unwrap_or_default()
+    };
+    for hint in list("hints").iter().filter_map(Value::as_str) {
+        output.note(&safe::line(hint));
+    }
+    for taken in list("quarantined") {
+        let text = |name: &str| safe::line(taken.get(name).and_then(Value::as_str).unwrap_or(""));
+        let (path, why, restore) = (text("path"), text("why"), text("restore"));
+        output.note(&match restore.is_empty() {
+            true => format!("`{path}` appeared during the call: {why}"),
+            false => format!(
+                "`{path}` appeared during the call and was taken away: {why}; put it back with \
+                 `{restore}`"
+            ),
+        });
     }
 }
 

@@ -13,6 +13,7 @@ mod journal;
 mod keeping;
 mod policy;
 mod proofs;
+mod quarantine;
 mod restoring;
 mod shell;
 mod status;
@@ -48,6 +49,7 @@ pub async fn run(command: Command, output: Output) -> Result<Exit, Failure> {
         Command::Calls(args) => calls::run(&args.action, &session()?).await,
         Command::Approvals(args) => approvals::run(&args.action, &session()?).await,
         Command::Journal(args) => journal::run(&args.action, &session()?).await,
+        Command::Quarantine(args) => quarantine::run(&args.action, &session()?).await,
         Command::Attest(args) => attest::run(&args.action, &session()?).await,
     }
 }

@@ -104,6 +104,30 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "palyra quarantine",
+        &[
+            (
+                "palyra quarantine list",
+                "see what was taken away after calls",
+            ),
+            (
+                "palyra quarantine restore quar_01kgq5r7h3e8x2m4n6p8q0s2t4",
+                "put one back",
+            ),
+        ],
+    ),
+    (
+        "palyra quarantine list",
+        &[("palyra quarantine list", "what was taken away, and why")],
+    ),
+    (
+        "palyra quarantine restore",
+        &[(
+            "palyra quarantine restore quar_01kgq5r7h3e8x2m4n6p8q0s2t4",
+            "put one back where it was",
+        )],
+    ),
+    (
         "palyra agents",
         &[
             (

@@ -206,6 +206,7 @@ mod tests {
             "journal tail".to_owned(),
             "journal checkpoint".to_owned(),
             format!("attest show call{id}"),
+            "quarantine list".to_owned(),
         ] {
             let more = if line.starts_with("exec") {
                 ""

@@ -32,6 +32,12 @@ pub enum RunErrorKind {
     Changed,
     /// A path leaves the workspace or touches the daemon's home.
     WorkspaceScopeDenied,
+    /// A path is a secret of the workspace.
+    PathMasked,
+    /// A path may only be read: it is run later, by somebody who is not in a call.
+    PathReadOnly,
+    /// Somebody outside replaced a masked file while the call ran, which uncovered it.
+    MaskLost,
     /// Something else went wrong while running it.
     RuntimeFailure,
 }
@@ -48,6 +54,9 @@ impl RunErrorKind {
             Self::InvalidInput => "invalid_input",
             Self::Changed => "changed_since_decided",
             Self::WorkspaceScopeDenied => "workspace_scope_denied",
+            Self::PathMasked => "path_masked",
+            Self::PathReadOnly => "path_read_only",
+            Self::MaskLost => "mask_lost",
             Self::RuntimeFailure => "runtime_failure",
         }
     }

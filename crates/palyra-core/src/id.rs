@@ -129,6 +129,11 @@ id_type!(
     AttestationId,
     "att_"
 );
+id_type!(
+    /// Something that appeared during a call and was taken away.
+    QuarantineId,
+    "quar_"
+);
 
 /// A device. The local socket is the device `dev_local`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]

@@ -14,6 +14,7 @@ pub mod decision;
 pub mod digest;
 pub mod entry;
 pub mod facts;
+pub mod fs_rule;
 pub mod host;
 pub mod id;
 pub mod json;
@@ -30,8 +31,9 @@ pub use blob::{Blob, BlobKind, Commitment};
 pub use decision::{ApprovalDecision, Denial, DenialCode};
 pub use digest::{CallDigest, Digest, DigestKey, PlanDigest, PlanSeal, RecordedDigest};
 pub use facts::{Channel, Effect, Facts, Grant, Understanding};
+pub use fs_rule::{FsAccess, FsRule};
 pub use host::EgressHost;
-pub use id::{ApprovalId, AttestationId, CallId, DeviceId, RunId};
+pub use id::{ApprovalId, AttestationId, CallId, DeviceId, QuarantineId, RunId};
 pub use json::CanonicalJson;
 pub use plan::{
     EgressEnforcementMode, FileId, FileOperation, FilePlan, Limits, Plan, ProcView, ProcessPlan,

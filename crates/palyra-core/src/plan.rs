@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::digest::{Digest, PlanDigest};
+use crate::fs_rule::FsRule;
 
 /// Anything an executor can carry out.
 pub trait Plan: Send {
@@ -257,6 +258,9 @@ pub struct ProcessPlan {
     pub limits: Limits,
     /// Folders it never sees: the daemon's home. No policy can lift this.
     pub masked: Vec<PathBuf>,
+    /// What it may do with files, besides what is usual.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<FsRule>,
     /// Under which uid.
     pub run_as: RunAs,
     /// The home directory of whom it runs as. In Tier-C it is an empty one that goes with the call.
@@ -318,6 +322,9 @@ pub struct FilePlan {
     pub limits: Limits,
     /// Folders it never sees.
     pub masked: Vec<PathBuf>,
+    /// What it may do with files, besides what is usual.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<FsRule>,
     /// How strongly it is confined.
     pub tier: Tier,
     /// Under which uid.
@@ -379,6 +386,7 @@ mod tests {
             },
             limits: Limits::default(),
             masked: Vec::new(),
+            rules: Vec::new(),
             tier: Tier::C,
             run_as: RunAs::Daemon,
         }

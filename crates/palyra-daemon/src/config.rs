@@ -1,9 +1,9 @@
 //! `palyra.toml`: read as written ([`ConfigFile`]), then as meant ([`Config`]).
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-use palyra_core::{AgentName, Channel, Span, ToolName};
+use palyra_core::{AgentName, Channel, FsAccess, FsRule, Span, ToolName};
 use palyra_gateway::{Budget, FloodLimits};
 use palyra_policy::Baseline;
 use palyra_policy::operator::settings as policy;
@@ -44,6 +44,8 @@ pub struct ConfigFile {
     approvals: ApprovalsPart,
     budget: BudgetPart,
     floods: FloodsPart,
+    #[serde(deserialize_with = "files")]
+    files: Vec<FsRule>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -74,6 +76,31 @@ struct PolicyPart {
 fn baseline<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Baseline>, D::Error> {
     let name = String::deserialize(from)?;
     name.parse().map(Some).map_err(serde::de::Error::custom)
+}
+
+/// Rules about files. Beneath a workspace everything can be said; a place of the machine can be
+/// shown.
+fn files<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<FsRule>, D::Error> {
+    let rules = Vec::<FsRule>::deserialize(from)?;
+    for rule in &rules {
+        let path = rule.path.display();
+        let leads_up = rule
+            .path
+            .components()
+            .any(|part| part == Component::ParentDir);
+        if rule.path.as_os_str().is_empty() || leads_up {
+            let message = format!("`{path}` is not a path beneath a workspace");
+            return Err(serde::de::Error::custom(message));
+        }
+        if rule.path.is_absolute() && rule.access != FsAccess::ReadOnly {
+            let message = format!(
+                "`{path}` is a place of the machine, which can only be `read_only`; write paths \
+                 beneath workspaces without the leading `/`"
+            );
+            return Err(serde::de::Error::custom(message));
+        }
+    }
+    Ok(rules)
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -138,6 +165,8 @@ pub struct Config {
     pub budget: Budget,
     /// How much one agent may propose and ask.
     pub floods: FloodLimits,
+    /// What calls may do with files, besides what is usual.
+    pub rules: Vec<FsRule>,
 }
 
 impl ConfigFile {
@@ -184,6 +213,7 @@ impl ConfigFile {
             },
             staging: self.policy.staging.unwrap_or(false),
             tier_c_backend: self.sandbox.tier_c_backend,
+            rules: self.files,
             approval_wait: span(self.approvals.wait, palyra_approval::DEFAULT_WAIT),
             budget: Budget {
                 calls: self.budget.calls.unwrap_or(budget.calls),
@@ -245,6 +275,10 @@ mod tests {
             .meant();
         assert_eq!(config.approval_wait, Duration::from_secs(30));
         assert_eq!(config.floods.pending, 2);
+        let config = read("[[files]]\npath = \"data\"\naccess = \"read_only\"\n").unwrap();
+        let path = PathBuf::from("data");
+        let access = FsAccess::ReadOnly;
+        assert_eq!(config.meant().rules, [FsRule { path, access }]);
     }
 
     #[test]
@@ -268,6 +302,9 @@ mod tests {
             "[log]\nformat = \"xml\"",
             "[floods]\npending = \"many\"",
             "[approvals]\nwait = \"soon\"",
+            "[[files]]\npath = \"../x\"\naccess = \"masked\"",
+            "[[files]]\npath = \"/srv\"\naccess = \"writable\"",
+            "[[files]]\npath = \"x\"\naccess = \"hidden\"",
         ] {
             assert!(
                 matches!(read(wrong), Err(BadConfig::Mistake { .. })),

@@ -4,7 +4,8 @@ use palyra_api::wire;
 use utoipa::OpenApi;
 
 use crate::routes::{
-    agents, approvals, calls, doctor, journal, judging, keeping, policy, proofs, status, tools,
+    agents, approvals, calls, doctor, journal, judging, keeping, policy, proofs, quarantine,
+    status, tools,
 };
 
 /// The whole API.
@@ -50,6 +51,8 @@ use crate::routes::{
         proofs::checkpoint,
         proofs::export,
         proofs::attestation,
+        quarantine::list,
+        quarantine::restore,
     ),
     components(schemas(wire::CallEvent, wire::ErrorBody))
 )]

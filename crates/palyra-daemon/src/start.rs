@@ -115,7 +115,7 @@ async fn serve(
     let signals = Signals::listen()?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let started_at = clock.now();
-    let sandbox = open_sandbox(&masked, config.tier_c_backend, &clock).await?;
+    let sandbox = open_sandbox(home, &masked, config.tier_c_backend, &clock).await?;
     let gateway = open_gateway(home, masked, config, &sandbox, &clock).await?;
     let traffic = Arc::new(Traffic::default());
     let listener = door::listen(&home.socket())
@@ -160,6 +160,7 @@ pub(crate) fn helper() -> anyhow::Result<PathBuf> {
 }
 
 async fn open_sandbox(
+    home: &Home,
     masked: &[PathBuf],
     tier_c: Option<TierCBackend>,
     clock: &Arc<dyn Clock>,
@@ -167,6 +168,7 @@ async fn open_sandbox(
     let settings = SandboxSettings {
         helper: helper()?,
         masked: masked.to_vec(),
+        quarantine: home.quarantine(),
         clock: Arc::clone(clock),
         tier_c,
     };
@@ -207,6 +209,7 @@ async fn open_gateway(
         floods: config.floods.clone(),
         approval_wait: config.approval_wait,
         masked,
+        rules: config.rules.clone(),
         user_homes: people
             .homes()
             .filter_map(|home| home.canonicalize().ok())

@@ -190,6 +190,7 @@ async fn open(folder: &std::path::Path, calls: i64) -> (GatewayService, Caller) 
     let sandbox = Sandbox::start(SandboxSettings {
         helper: folder.join("no-helper"),
         masked: vec![folder.to_owned()],
+        quarantine: folder.join("quarantine"),
         clock: Arc::clone(&clock),
         tier_c: None,
     });
@@ -198,6 +199,7 @@ async fn open(folder: &std::path::Path, calls: i64) -> (GatewayService, Caller) 
         floods: FloodLimits::default(),
         approval_wait: Duration::from_millis(20),
         masked: Vec::new(),
+        rules: Vec::new(),
         user_homes: Vec::new(),
         people: People::of("", folder.to_owned()),
     };

@@ -141,6 +141,9 @@ impl CallState {
                     | Kind::InvalidInput
                     | Kind::Changed
                     | Kind::WorkspaceScopeDenied
+                    | Kind::PathMasked
+                    | Kind::PathReadOnly
+                    | Kind::MaskLost
                     | Kind::RuntimeFailure,
                 ..
             } => Self::Failed,

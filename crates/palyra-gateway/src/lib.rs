@@ -18,6 +18,7 @@ pub mod keeping;
 pub mod people;
 pub mod policies;
 pub mod proofs;
+mod quarantine;
 pub mod records;
 mod recovery;
 mod registrations;

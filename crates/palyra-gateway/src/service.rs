@@ -10,7 +10,7 @@ use palyra_core::entry::{Entry, Stream};
 use palyra_core::facts::Origin;
 use palyra_core::{
     AgentName, CallId, CanonicalJson, Channel, Clock, Denial, DenialCode, DeviceId, DigestKey,
-    Facts, Principal, RunId, ToolProposal, Window,
+    Facts, FsRule, Principal, RunId, ToolProposal, Window,
 };
 use palyra_effects::Identity;
 use palyra_identity::Agents;
@@ -42,6 +42,8 @@ pub struct Settings {
     pub approval_wait: Duration,
     /// The daemon's own folders, real: hidden from every tool.
     pub masked: Vec<PathBuf>,
+    /// What calls may do with files, besides what is usual.
+    pub rules: Vec<FsRule>,
     /// Home folders of people: no agent works on one of them as a whole.
     pub user_homes: Vec<PathBuf>,
     /// Who lives where.
@@ -223,6 +225,7 @@ impl GatewayService {
         let place = Place {
             workspace: workspace.as_deref(),
             masked: &self.0.settings.masked,
+            rules: &self.0.settings.rules,
             people: &self.0.settings.people,
             // Without any sandbox there is nothing to fall back to either.
             has_tier_c: sandbox.tier_c.is_some() || !sandbox.available,

@@ -71,7 +71,64 @@ async fn measure() {
     futures::future::join_all(lanes).await;
     let at_once = rate(begun, AT_ONCE);
     report(&first, &large, at_once);
+    full_workspace(&place, &sandbox, &plan).await;
     sandbox.shutdown().await;
+}
+
+/// How much longer a call may take in a workspace of 10,000 files in 1,000 folders.
+const FULL: f64 = 2.0;
+
+/// The same call in an empty workspace and in a full one with secrets in it, in turn.
+async fn full_workspace(place: &Place, sandbox: &Sandbox, plan: &ProcessPlan) {
+    let work = place.work.with_file_name("full");
+    for folder in 0..1_000 {
+        let folder = work.join(format!("{}/{folder}", folder % 10));
+        std::fs::create_dir_all(&folder).unwrap();
+        for file in 0..10 {
+            std::fs::write(folder.join(file.to_string()), "").unwrap();
+        }
+    }
+    for name in [".env", "1/1/.env", "2/2/id_rsa", ".bashrc"] {
+        std::fs::write(work.join(name), "").unwrap();
+    }
+    let id = palyra_sandbox::look_at_folder(&work).unwrap().id;
+    let full = ProcessPlan {
+        cwd: work.clone(),
+        cwd_id: id,
+        workspace: work,
+        workspace_id: id,
+        ..plan.clone()
+    };
+    let (mut without, mut with) = (Vec::new(), Vec::new());
+    for round in 0..WARM_UP + RUNS {
+        tokio::time::sleep(PAUSE).await;
+        let (empty, _) = confined(sandbox, plan.clone()).await;
+        tokio::time::sleep(PAUSE).await;
+        let (filled, layers) = confined(sandbox, full.clone()).await;
+        assert!(layers.contains("guards"), "{layers}");
+        if round >= WARM_UP {
+            without.push(empty);
+            with.push(filled);
+        }
+    }
+    without.sort();
+    with.sort();
+    let (without, with) = (at(&without, 50), at(&with, 50));
+    let ratio = with / without;
+    println!(
+        "  empty workspace {without:.1} µs, 10,000 files {with:.1} µs: {ratio:.2} (bar {FULL})"
+    );
+    let row = |name: &str, value: f64| json!({ "name": name, "value": value, "unit": "us" });
+    let rows = [row("empty p50", without), row("10,000 files p50", with)];
+    let ratios = [json!({
+        "name": "tier_c 10,000 files / empty p50",
+        "ratio": ratio,
+        "bar": FULL,
+        "kind": "max",
+        "ok": ratio <= FULL,
+    })];
+    let line = json!({ "bench": "tier_c full workspace", "rows": rows, "ratios": ratios });
+    println!("JSON {line}");
 }
 
 /// Times of one part, sorted.

@@ -2,16 +2,22 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use palyra_core::plan::{EgressEnforcementMode, FileId, ProcView, RunAs};
-use palyra_core::{FileOperation, FilePlan, ProcessPlan, RunErrorKind};
+use palyra_core::{Clock, FileOperation, FilePlan, FsRule, Layer, ProcessPlan, RunErrorKind};
+use serde_json::{Value, json};
 
+use crate::ground::policy::{Guard, SandboxProcessRunnerPolicy};
+use crate::ground::survey::{Found, Root, SWAPPED};
+use crate::ground::{self, Ground, arrivals};
 use crate::process::Refused;
+use crate::quarantine::{Quarantine, Quarantined};
 use crate::sandbox::Inner;
 use crate::tier_c::TierCBackend;
 use crate::tier_c::cage::{self, Cage, NoCage, Step, Wanted};
 use crate::tier_c::uids::Lease;
-use crate::wire::{CagedOrder, Lent};
+use crate::wire::{CagedOrder, Lent, MOVED};
 
 /// A cage and what it hides.
 pub(crate) struct Made {
@@ -23,8 +29,165 @@ pub(crate) struct Made {
     pub(crate) lease: Option<Lease>,
 }
 
+/// What is held in a workspace, as it was just now.
+pub(crate) struct Held {
+    ground: Ground,
+    /// A handle of it.
+    pub(crate) root: Root,
+    /// Everything that was found in it.
+    before: Vec<Found>,
+    pub(crate) guards: Vec<Guard>,
+}
+
+/// Which part of a plan says what is held.
+pub(crate) struct Hold<'a> {
+    pub(crate) workspace: &'a Path,
+    pub(crate) id: FileId,
+    pub(crate) masked: &'a [PathBuf],
+    pub(crate) rules: &'a [FsRule],
+    pub(crate) writable: bool,
+}
+
+impl Hold<'_> {
+    /// Looks at the workspace. The first look takes a while where there is much to see, and is then
+    /// not taken on a thread that others wait for.
+    pub(crate) async fn look(&self, inner: &Inner) -> Result<Held, Refused> {
+        let masked = places(inner, self.masked)?;
+        // Before anybody walks through the whole machine.
+        cage::can_be_worked_on(self.workspace, &masked).map_err(|why| no_cage(&why))?;
+        let ground = inner.grounds.of(self.workspace, self.id, &masked);
+        let (rules, writable) = (self.rules.to_vec(), self.writable);
+        let quick = is_quick(&ground);
+        let looked = off_thread(quick, move || look(ground, &rules, writable)).await;
+        looked.map_err(|error| {
+            let kind = match error.to_string().as_str() {
+                MOVED | SWAPPED => RunErrorKind::Changed,
+                _ => RunErrorKind::InvalidInput,
+            };
+            let message = format!("the workspace `{}`: {error}", self.workspace.display());
+            Refused::new(kind, message)
+        })
+    }
+}
+
+fn is_quick(ground: &Ground) -> bool {
+    ground.try_lock().is_ok_and(|survey| survey.is_quick())
+}
+
+/// Does something here if it is quick, and elsewhere otherwise.
+async fn off_thread<T: Send + 'static>(
+    quick: bool,
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    if quick {
+        return work();
+    }
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(io::Error::other).flatten()
+}
+
+fn look(ground: Ground, rules: &[FsRule], writable: bool) -> io::Result<Held> {
+    let mut survey = ground::lock(&ground);
+    let root = survey.refresh()?;
+    let guards = SandboxProcessRunnerPolicy::new(rules)
+        .guards(&survey, &root, writable)
+        .map_err(io::Error::other)?;
+    let before = survey.found().collect();
+    drop(survey);
+    Ok(Held {
+        ground,
+        root,
+        before,
+        guards,
+    })
+}
+
+/// What appeared during a call and must not stay.
+#[derive(Default)]
+pub(crate) struct Swept {
+    pub(crate) taken: Vec<Quarantined>,
+    /// What could not be taken away, and why.
+    pub(crate) left: Vec<(String, String)>,
+}
+
+impl Held {
+    /// Takes away what appeared since and must not stay.
+    pub(crate) async fn sweep(self, inner: &Inner, rules: &[FsRule]) -> Swept {
+        let quarantine = Quarantine::new(inner.settings.quarantine.clone());
+        let (clock, rules) = (Arc::clone(&inner.settings.clock), rules.to_vec());
+        let path = self.root.path().display().to_string();
+        let quick = is_quick(&self.ground);
+        let swept = off_thread(quick, move || {
+            self.sweep_into(&quarantine, &rules, clock.as_ref())
+        });
+        swept.await.unwrap_or_else(|error| Swept {
+            taken: Vec::new(),
+            left: vec![(path, error.to_string())],
+        })
+    }
+
+    fn sweep_into(
+        &self,
+        quarantine: &Quarantine,
+        rules: &[FsRule],
+        clock: &dyn Clock,
+    ) -> io::Result<Swept> {
+        let mut swept = Swept::default();
+        let mut survey = ground::lock(&self.ground);
+        let root = survey.refresh()?;
+        let policy = SandboxProcessRunnerPolicy::new(rules);
+        for arrival in arrivals::since(&self.before, &survey, &root, policy) {
+            match quarantine.take(&root, &arrival, clock.now()) {
+                Ok(taken) => swept.taken.push(taken),
+                Err(error) => swept.left.push((arrival.at.to_string(), error.to_string())),
+            }
+        }
+        Ok(swept)
+    }
+}
+
+impl Swept {
+    /// How it is attested: what was seen after the fact.
+    pub(crate) fn layer(&self) -> Option<Layer> {
+        if self.taken.is_empty() && self.left.is_empty() {
+            return None;
+        }
+        let ids: Vec<&str> = self.taken.iter().map(|one| one.id.as_str()).collect();
+        let observed = format!(
+            "after the fact: {} taken away ({}), {} could not be",
+            ids.len(),
+            ids.join(", "),
+            self.left.len()
+        );
+        Some(Layer {
+            name: "quarantine".to_owned(),
+            observed,
+        })
+    }
+
+    /// How it is told to whoever made the call.
+    pub(crate) fn told(&self) -> Vec<Value> {
+        let taken = self.taken.iter().map(|one| {
+            json!({
+                "path": one.path().display().to_string(),
+                "why": one.why,
+                "id": one.id,
+                "restore": format!("palyra quarantine restore {}", one.id),
+            })
+        });
+        let left = self.left.iter().map(|(path, error)| {
+            json!({ "path": path, "why": format!("it could not be taken away: {error}") })
+        });
+        taken.chain(left).collect()
+    }
+}
+
 /// The cage of a process.
-pub(crate) fn for_process(inner: &Inner, plan: &ProcessPlan) -> Result<Made, Refused> {
+pub(crate) fn for_process(
+    inner: &Inner,
+    plan: &ProcessPlan,
+    guards: Vec<Guard>,
+) -> Result<Made, Refused> {
     let masked = places(inner, &plan.masked)?;
     if let Ok(real) = plan.cwd.canonicalize()
         && masked.iter().any(|mask| real.starts_with(mask))
@@ -38,6 +201,7 @@ pub(crate) fn for_process(inner: &Inner, plan: &ProcessPlan) -> Result<Made, Ref
         home: plan.home.as_deref(),
         read_only: &plan.read_only,
         masked: &masked,
+        guards,
         egress: plan.egress,
         proc: plan.proc,
         scratch: plan.limits.scratch,
@@ -49,19 +213,20 @@ pub(crate) fn for_process(inner: &Inner, plan: &ProcessPlan) -> Result<Made, Ref
 }
 
 /// The cage of a file tool: its workspace and, where our own helper builds it, nothing else.
-pub(crate) fn for_files(inner: &Inner, plan: &FilePlan) -> Result<Made, Refused> {
+pub(crate) fn for_files(
+    inner: &Inner,
+    plan: &FilePlan,
+    guards: Vec<Guard>,
+) -> Result<Made, Refused> {
     let masked = places(inner, &plan.masked)?;
-    let writable = match plan.operation {
-        FileOperation::Read { .. } | FileOperation::List { .. } => false,
-        FileOperation::Write { .. } | FileOperation::ApplyPatch { .. } => true,
-    };
     let wanted = Wanted {
         workspace: &plan.workspace,
         workspace_id: plan.workspace_id,
-        writable,
+        writable: writes(&plan.operation),
         home: None,
         read_only: &[],
         masked: &masked,
+        guards,
         egress: EgressEnforcementMode::Strict,
         proc: ProcView::Pids,
         scratch: plan.limits.scratch,
@@ -71,6 +236,14 @@ pub(crate) fn for_files(inner: &Inner, plan: &FilePlan) -> Result<Made, Refused>
     };
     let cage = cage::plan(&inner.host, &wanted).map_err(|why| no_cage(&why))?;
     made(inner, inner.backend(), cage, plan.run_as, masked)
+}
+
+/// Whether a file tool changes anything.
+pub(crate) const fn writes(operation: &FileOperation) -> bool {
+    match operation {
+        FileOperation::Read { .. } | FileOperation::List { .. } => false,
+        FileOperation::Write { .. } | FileOperation::ApplyPatch { .. } => true,
+    }
 }
 
 /// The cage of a probe, with everything that a cage can have.
@@ -90,6 +263,7 @@ pub(crate) fn for_probe(
         home: Some(Path::new("/home/palyra")),
         read_only: &[],
         masked: &masked,
+        guards: Vec::new(),
         egress: EgressEnforcementMode::Strict,
         proc: ProcView::Pids,
         scratch: 1 << 20,
@@ -175,7 +349,8 @@ fn is_shown(cage: &Cage, program: &Path) -> Result<(), Refused> {
         | Step::Terminals
         | Step::Proc { .. }
         | Step::Pin { .. }
-        | Step::Cover { .. } => false,
+        | Step::Cover { .. }
+        | Step::Guard(_) => false,
     });
     if shown {
         return Ok(());

@@ -68,7 +68,7 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    fn failed(kind: RunErrorKind, message: impl Into<String>) -> Self {
+    pub(crate) fn failed(kind: RunErrorKind, message: impl Into<String>) -> Self {
         Self {
             layers: Vec::new(),
             ending: Ending::Failed {

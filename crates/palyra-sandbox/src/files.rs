@@ -9,12 +9,13 @@ use palyra_core::{Ending, ExecutionReport, FileOperation, FilePlan, RunErrorKind
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::caged;
-use crate::call::{self, Means};
+use crate::caged::{self, Hold};
+use crate::call::{self, Means, Outcome};
+use crate::ground::policy::Guard;
 use crate::input::Feeding;
 use crate::kit::Lines;
 use crate::landlock::Access;
-use crate::process::{Refused, check_machine, is_plain, report};
+use crate::process::{Refused, TRIES, check_machine, has_moved, is_plain, report};
 use crate::sandbox::{Inner, Sandbox};
 use crate::surround::Root;
 use crate::wire::{Order, Work};
@@ -46,16 +47,19 @@ impl Executes for FileRunner {
         let inner = &*self.sandbox.inner;
         let started_at = inner.settings.clock.now();
         let tier = plan.tier;
-        let prepared = if running.covers(&plan) {
-            prepare(inner, plan, self.cancel.clone())
-        } else {
-            Err(Refused::changed())
+        if !running.covers(&plan) {
+            let refused = Refused::changed();
+            return (refused.report(inner, started_at, tier), Value::Null);
+        }
+        let mut tries = 0;
+        let outcome = loop {
+            tries += 1;
+            match attempt(inner, &plan, self.cancel.clone()).await {
+                Ok(outcome) if has_moved(&outcome.ending) && tries < TRIES => {}
+                Ok(outcome) => break outcome,
+                Err(refused) => return (refused.report(inner, started_at, tier), Value::Null),
+            }
         };
-        let (order, means) = match prepared {
-            Ok(prepared) => prepared,
-            Err(refused) => return (refused.report(inner, started_at, tier), Value::Null),
-        };
-        let outcome = call::run(inner, &order, means).await;
         let (ending, output) = match outcome.ending {
             done @ Ending::Exited { code: 0 } => {
                 let complete = outcome.stdout.dropped() == 0;
@@ -89,12 +93,35 @@ fn broken() -> Ending {
     }
 }
 
+async fn attempt(
+    inner: &Inner,
+    plan: &FilePlan,
+    cancel: CancellationToken,
+) -> Result<Outcome, Refused> {
+    check_machine(inner, plan.tier, plan.run_as)?;
+    let guards = match plan.tier {
+        Tier::B | Tier::Builtin => Vec::new(),
+        Tier::C => {
+            let hold = Hold {
+                workspace: &plan.workspace,
+                id: plan.workspace_id,
+                masked: &plan.masked,
+                rules: &plan.rules,
+                writable: caged::writes(&plan.operation),
+            };
+            hold.look(inner).await?.guards
+        }
+    };
+    let (order, means) = prepare(inner, plan.clone(), guards, cancel)?;
+    Ok(call::run(inner, &order, means).await)
+}
+
 fn prepare(
     inner: &Inner,
     plan: FilePlan,
+    guards: Vec<Guard>,
     cancel: CancellationToken,
 ) -> Result<(Order, Means), Refused> {
-    check_machine(inner, plan.tier, plan.run_as)?;
     let (path, access, result_bytes) = shape(&plan);
     let refused = |kind, message: String| Err(Refused::new(kind, message));
     if !is_plain(path) || !is_plain(&plan.workspace) || !plan.masked.iter().all(|it| is_plain(it)) {
@@ -127,7 +154,7 @@ fn prepare(
     let mut run_as = plan.run_as;
     let (masked, ruleset, caged, lease) = match plan.tier {
         Tier::C => {
-            let made = caged::for_files(inner, &plan)?;
+            let made = caged::for_files(inner, &plan, guards)?;
             run_as = made.run_as;
             (made.masked, None, Some(made.order), made.lease)
         }
@@ -156,6 +183,7 @@ fn prepare(
             workspace,
             workspace_id: plan.workspace_id,
             operation: plan.operation,
+            rules: plan.rules,
         },
     };
     let means = Means {

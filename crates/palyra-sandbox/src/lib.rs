@@ -23,6 +23,9 @@
 //! | `output`, `live`, `input` | what a call writes and reads, while it runs and afterwards |
 //! | `walls`, `surround`, `masks`, `landlock` | what a call may reach in the file system |
 //! | `seccomp`, `bpf` | which system calls it may not make |
+//! | `ground` | what in a workspace is a secret or runs later, and what becomes of it |
+//! | `lookout` | masks that are lost while a call runs |
+//! | `quarantine` | where names go that appeared during a call |
 //! | `inside` | whether a process belongs to a call |
 //! | `kit`, `tmp`, `cgroup` | what a call is given and what is cleared away after it |
 //! | `controllers` | limits on a whole call, where cgroups hold them |
@@ -37,6 +40,7 @@ mod cgroup;
 mod controllers;
 mod doctor;
 mod files;
+mod ground;
 mod helper;
 mod input;
 mod inside;
@@ -45,10 +49,12 @@ pub mod jail;
 mod kit;
 mod landlock;
 mod live;
+mod lookout;
 mod masks;
 mod output;
 mod process;
 mod program;
+mod quarantine;
 mod sandbox;
 mod seccomp;
 mod surround;
@@ -64,12 +70,14 @@ mod wire;
 
 pub use doctor::{Check, CheckState, DoctorReport, Needed, examine};
 pub use files::FileRunner;
+pub use ground::policy::SandboxProcessRunnerPolicy;
 pub use input::{Fed, LiveInput};
 pub use output::{OutputChunk, OutputSink, OutputStream};
 pub use process::{ProcessRunner, run_constrained_process};
 pub use program::{
     FolderFound, ProgramProblem, RootsFolder, look_at_folder, program_id, resolve_program, run_as,
 };
+pub use quarantine::{CannotRestore, Quarantine, Quarantined};
 pub use sandbox::{CannotTell, Sandbox, SandboxSettings, SandboxStatus, SandboxUnavailable};
 pub use tier_c::TierCBackend;
 pub use tier_c::host::usual_read_only;

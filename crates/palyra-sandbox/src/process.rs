@@ -1,6 +1,6 @@
 //! Processes: from a plan to an order, and from what was seen to a report.
 
-use std::io;
+use std::io::{self, ErrorKind::NotADirectory, ErrorKind::NotFound};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -13,15 +13,18 @@ use palyra_core::{
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::caged;
+use crate::caged::{self, Hold, Swept};
 use crate::call::{self, Means, Outcome};
+use crate::ground::hints;
+use crate::ground::policy::Guard;
+use crate::ground::spot::Spot;
 use crate::input::{Feeding, LiveInput};
 use crate::kit::{For, Lines};
 use crate::output::OutputSink;
 use crate::sandbox::{Inner, Sandbox};
 use crate::surround::Root;
 use crate::tier_c::cage;
-use crate::wire::{Decided, Order, Work};
+use crate::wire::{Decided, MOVED, Order, Work};
 
 /// Runs one process.
 pub struct ProcessRunner {
@@ -81,38 +84,195 @@ pub async fn run_constrained_process(
         masked: plan.masked.clone(),
         roots: inner.host.reach_of(&plan.workspace, &plan.read_only),
     };
-    let prepared = if running.covers(&plan) {
-        prepare(inner, plan, &whose, sink, input, cancel)
-    } else {
-        Err(Refused::changed())
+    if !running.covers(&plan) {
+        let refused = Refused::changed();
+        return (refused.report(inner, started_at, tier), Value::Null);
+    }
+    // What somebody types can be given to one try only.
+    let most = if input.is_some() { 1 } else { TRIES };
+    let mut input = input;
+    let mut tries = 0;
+    let attempted = loop {
+        tries += 1;
+        match attempt(
+            inner,
+            &plan,
+            &whose,
+            sink.clone(),
+            input.take(),
+            cancel.clone(),
+        )
+        .await
+        {
+            Ok(attempted) if attempted.has_moved() && tries < most => {}
+            Ok(attempted) => break attempted,
+            Err(refused) => return (refused.report(inner, started_at, tier), Value::Null),
+        }
     };
-    let (order, means) = match prepared {
-        Ok(prepared) => prepared,
-        Err(refused) => return (refused.report(inner, started_at, tier), Value::Null),
-    };
-    let outcome = call::run(inner, &order, means).await;
-    if order.caged.is_none() {
+    if tier != Tier::C {
         sandbox.lay_by(whose);
     }
+    let Attempted {
+        outcome,
+        guards,
+        swept,
+    } = attempted;
     let truncated = outcome.stdout.dropped() > 0 || outcome.stderr.dropped() > 0;
     let Outcome {
-        layers,
+        mut layers,
         ending,
         stdout,
         stderr,
     } = outcome;
+    layers.extend(swept.layer());
+    let ended_well = ending == Ending::Exited { code: 0 };
     let report = ExecutionReport {
         truncated,
         ..report(inner, started_at, tier, layers, ending)
     };
     let (stdout_bytes, stderr_bytes) = (stdout.total(), stderr.total());
-    let output = json!({
+    let mut output = json!({
         "stdout": stdout.into_value(),
         "stderr": stderr.into_value(),
         "stdout_bytes": stdout_bytes,
         "stderr_bytes": stderr_bytes,
     });
+    let hints = match ended_well {
+        true => Vec::new(),
+        false => likely(&output, &guards),
+    };
+    let told = swept.told();
+    if let Value::Object(fields) = &mut output {
+        if !hints.is_empty() {
+            fields.insert("hints".to_owned(), json!(hints));
+        }
+        if !told.is_empty() {
+            fields.insert("quarantined".to_owned(), json!(told));
+        }
+    }
     (report, output)
+}
+
+/// Why it may have failed, going by what it said.
+fn likely(output: &Value, guards: &[Guard]) -> Vec<String> {
+    let said = |name: &str| {
+        let text = output.get(name).and_then(|stream| stream.get("text"));
+        text.and_then(Value::as_str).unwrap_or_default()
+    };
+    hints::of(&[said("stderr"), said("stdout")], guards)
+}
+
+/// How often a cage is tried to be built when what is guarded in the workspace changes meanwhile.
+pub(crate) const TRIES: usize = 5;
+
+/// Whether nothing ran because what is guarded is no longer what was seen.
+pub(crate) fn has_moved(ending: &Ending) -> bool {
+    matches!(
+        ending,
+        Ending::Failed { kind: RunErrorKind::Changed, message } if message == MOVED
+    )
+}
+
+/// What came of one try.
+struct Attempted {
+    outcome: Outcome,
+    guards: Vec<Guard>,
+    swept: Swept,
+}
+
+impl Attempted {
+    /// Whether nothing ran because what is guarded is no longer what was seen.
+    fn has_moved(&self) -> bool {
+        has_moved(&self.outcome.ending)
+    }
+}
+
+async fn attempt(
+    inner: &Inner,
+    plan: &ProcessPlan,
+    whose: &For,
+    sink: Option<OutputSink>,
+    input: Option<LiveInput>,
+    cancel: CancellationToken,
+) -> Result<Attempted, Refused> {
+    check_machine(inner, plan.tier, plan.run_as)?;
+    check_plan(plan)?;
+    match plan.tier {
+        Tier::C => {}
+        Tier::B | Tier::Builtin => {
+            let (order, means) =
+                prepare(inner, plan.clone(), whose, Vec::new(), sink, input, cancel)?;
+            let outcome = call::run(inner, &order, means).await;
+            let (guards, swept) = (Vec::new(), Swept::default());
+            return Ok(Attempted {
+                outcome,
+                guards,
+                swept,
+            });
+        }
+    }
+    let hold = Hold {
+        workspace: &plan.workspace,
+        id: plan.workspace_id,
+        masked: &plan.masked,
+        rules: &plan.rules,
+        writable: true,
+    };
+    let held = hold.look(inner).await?;
+    let guards = held.guards.clone();
+    // From before there is a cage: what is replaced until then the helper notices.
+    let end = cancel.child_token();
+    let watching = match inner.lookout.watch(&held.root, &guards, end.clone()) {
+        Ok(watching) => watching,
+        // A folder went in between.
+        Err(error) if matches!(error.kind(), NotFound | NotADirectory) => {
+            return Ok(Attempted {
+                outcome: Outcome::failed(RunErrorKind::Changed, MOVED),
+                guards,
+                swept: Swept::default(),
+            });
+        }
+        Err(error) => return Err(unwatched(&error)),
+    };
+    let (order, means) = prepare(inner, plan.clone(), whose, guards.clone(), sink, input, end)?;
+    let mut outcome = call::run(inner, &order, means).await;
+    if let Some(at) = watching.lost() {
+        outcome.ending = lost(at, !outcome.layers.is_empty());
+    }
+    drop(watching);
+    // What never ran left nothing.
+    let swept = match outcome.layers.is_empty() {
+        true => Swept::default(),
+        false => held.sweep(inner, &plan.rules).await,
+    };
+    Ok(Attempted {
+        outcome,
+        guards,
+        swept,
+    })
+}
+
+fn unwatched(error: &io::Error) -> Refused {
+    let message = format!(
+        "what is masked in the workspace cannot be watched: {error}; see `sysctl \
+         fs.inotify.max_user_instances fs.inotify.max_user_watches`"
+    );
+    Refused::new(RunErrorKind::RuntimeFailure, message)
+}
+
+/// How a call ends whose mask was lost. One that had not begun is tried again.
+fn lost(at: &Spot, had_begun: bool) -> Ending {
+    let (kind, message) = match had_begun {
+        true => (
+            RunErrorKind::MaskLost,
+            format!(
+                "`{at}` was replaced by somebody outside while the call ran, which uncovered it; the \
+                 call was ended: run it again"
+            ),
+        ),
+        false => (RunErrorKind::Changed, MOVED.to_owned()),
+    };
+    Ending::Failed { kind, message }
 }
 
 /// Why a plan was not even tried.
@@ -195,12 +355,11 @@ fn prepare(
     inner: &Inner,
     plan: ProcessPlan,
     whose: &For,
+    guards: Vec<Guard>,
     sink: Option<OutputSink>,
     input: Option<LiveInput>,
     cancel: CancellationToken,
 ) -> Result<(Order, Means), Refused> {
-    check_machine(inner, plan.tier, plan.run_as)?;
-    check_plan(&plan)?;
     let broke = |error: io::Error| Refused::broke(&error);
     let walls = inner
         .walls()
@@ -232,7 +391,7 @@ fn prepare(
     let mut run_as = plan.run_as;
     let (masked, tmp, caged, means) = match plan.tier {
         Tier::C => {
-            let made = caged::for_process(inner, &plan)?;
+            let made = caged::for_process(inner, &plan, guards)?;
             run_as = made.run_as;
             let means = Means {
                 lease: made.lease,
@@ -248,7 +407,7 @@ fn prepare(
                 let message = format!("`{}` is the daemon's home or inside it", plan.cwd.display());
                 return Err(Refused::new(RunErrorKind::WorkspaceScopeDenied, message));
             }
-            cage::check_workspace(&plan.workspace, &[]).map_err(|why| caged::no_cage(&why))?;
+            cage::can_be_worked_on(&plan.workspace, &[]).map_err(|why| caged::no_cage(&why))?;
             if !kit.view.reaches(&plan.workspace, plan.workspace_id) {
                 let message = format!(
                     "the workspace `{}` was changed since it was decided",

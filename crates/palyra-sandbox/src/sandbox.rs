@@ -17,14 +17,17 @@ use crate::call::{self, Means};
 use crate::cgroup::CgroupBase;
 use crate::controllers::Bases;
 use crate::files::FileRunner;
+use crate::ground::Grounds;
 use crate::helper::{Helper, Image};
 use crate::input::{Feeding, LiveInput};
 use crate::inside::{LiveMarks, Mark};
 use crate::jail::Wrapping;
 use crate::kit::{Folder, For, Kit, Lines, Spares};
 use crate::landlock::Abi;
+use crate::lookout::Lookout;
 use crate::output::OutputSink;
 use crate::process::ProcessRunner;
+use crate::quarantine::Quarantine;
 use crate::tier_c::TierCBackend;
 use crate::tier_c::host::Host;
 use crate::tier_c::uids::{Lease, Uids};
@@ -48,6 +51,8 @@ pub struct SandboxSettings {
     pub helper: PathBuf,
     /// Folders that no call ever sees, whatever its plan says: the daemon's home. At least one.
     pub masked: Vec<PathBuf>,
+    /// Where names go that appeared during a call and must not stay: a folder of the daemon's own.
+    pub quarantine: PathBuf,
     /// Where the times in reports come from.
     pub clock: Arc<dyn Clock>,
     /// What makes the walls of Tier-C; none means whatever is found to work.
@@ -105,6 +110,9 @@ pub(crate) struct Inner {
     /// What a call in Tier-C can be shown, and the uids that are lent to those of a root daemon.
     pub(crate) host: Host,
     pub(crate) uids: Uids,
+    /// What is known of workspaces.
+    pub(crate) grounds: Grounds,
+    pub(crate) lookout: Lookout,
     status: OnceLock<SandboxStatus>,
     walls: Option<Walls>,
     // Before the folder they are in.
@@ -176,6 +184,12 @@ impl Sandbox {
         FileRunner::new(self.clone(), cancel)
     }
 
+    /// What appeared during calls and was taken away.
+    #[must_use]
+    pub fn quarantine(&self) -> Quarantine {
+        Quarantine::new(self.inner.settings.quarantine.clone())
+    }
+
     /// Whether this live process is inside a call: the spawn server is among its ancestors, or its
     /// session or cgroup is that of a live call.
     ///
@@ -228,6 +242,8 @@ impl Inner {
             marks: LiveMarks::default(),
             host: Host::look(),
             uids: Uids::new(),
+            grounds: Grounds::default(),
+            lookout: Lookout::default(),
             status: OnceLock::new(),
             walls,
             spares: Spares::default(),

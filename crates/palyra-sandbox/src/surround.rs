@@ -89,8 +89,8 @@ struct Place {
 }
 
 /// What shows that a folder is still the one that was looked into, unchanged.
-#[derive(Debug, PartialEq, Eq)]
-struct Stamp {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Stamp {
     device: u64,
     inode: u64,
     modified: (i64, u64),
@@ -230,7 +230,7 @@ const fn identity(found: &Stat) -> (u64, u64) {
     (found.st_dev, found.st_ino)
 }
 
-const fn stamp(found: &Stat) -> Stamp {
+pub(crate) const fn stamp(found: &Stat) -> Stamp {
     Stamp {
         device: found.st_dev,
         inode: found.st_ino,
@@ -241,7 +241,7 @@ const fn stamp(found: &Stat) -> Stamp {
 
 /// Whether a second change would get another time than this one. The kernel stamps with the last
 /// tick; a name made within the same tick as the scan would go unnoticed for ever.
-fn is_old(stamp: &Stamp) -> bool {
+pub(crate) fn is_old(stamp: &Stamp) -> bool {
     const TICK: i64 = 20_000_000;
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
     let nanos = |(seconds, nanos): (i64, i64)| seconds.saturating_mul(1_000_000_000) + nanos;

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 use palyra_core::plan::{FileId, ProgramId, RunAs};
-use palyra_core::{FileOperation, Layer, Limits, RunErrorKind, Window};
+use palyra_core::{FileOperation, FsRule, Layer, Limits, RunErrorKind, Window};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags,
@@ -25,6 +25,10 @@ use crate::tier_c::uids::ORDINARY;
 
 /// The longest packet; a longer order comes in a memory file.
 pub(crate) const PACKET: usize = 32 * 1024;
+
+/// Why there is no cage when something in the workspace is no longer what was seen there. The daemon
+/// looks again and tries again.
+pub(crate) const MOVED: &str = "what is guarded in the workspace keeps changing";
 
 /// Says "end this call" on a report socket.
 pub(crate) const END_IT: &[u8] = b"k";
@@ -107,6 +111,8 @@ pub(crate) enum Work {
         /// The folder that was decided about.
         workspace_id: FileId,
         operation: FileOperation,
+        /// What may be done with which files, besides what is usual.
+        rules: Vec<FsRule>,
     },
 }
 

@@ -195,82 +195,78 @@ pub const FILES: &[Probe] = &[
     )
     .writes("{outside}/hard-link")
     .by_writing("hard-link"),
-    probe("05-env-file", "read {work}/.env", BOTH).shows_the_secret(),
-    probe("05-env-file-by-tool", "read {work}/.env", BOTH)
+    probe("05-env-file", "read {work}/.env", B).shows_the_secret(),
+    probe("05-env-file-by-tool", "read {work}/.env", HELD)
         .shows_the_secret()
         .by_reading(".env"),
     probe(
         "05-env-file-in-folder",
         "read {work}/sub/.env.production",
-        BOTH,
+        B,
     )
     .shows_the_secret(),
-    probe("05-key-file", "read {work}/deploy.pem", BOTH).shows_the_secret(),
-    probe("06-new-env-file", "create {work}/.env.local", BOTH).writes("{work}/.env.local"),
-    probe("06-new-env-file-by-tool", "create {work}/.env.local", BOTH)
+    probe("05-key-file", "read {work}/deploy.pem", B).shows_the_secret(),
+    probe("06-new-env-file", "create {work}/.env.local", B).writes("{work}/.env.local"),
+    probe("06-new-env-file-by-tool", "create {work}/.env.local", HELD)
         .writes("{work}/.env.local")
         .by_writing(".env.local"),
-    probe("06-new-rc-file", "create {work}/.bashrc", BOTH).writes("{work}/.bashrc"),
-    probe("06-new-rc-file-by-tool", "create {work}/.bashrc", BOTH)
+    probe("06-new-rc-file", "create {work}/.bashrc", B).writes("{work}/.bashrc"),
+    probe("06-new-rc-file-by-tool", "create {work}/.bashrc", HELD)
         .writes("{work}/.bashrc")
         .by_writing(".bashrc"),
-    probe(
-        "07-new-hook",
-        "create {work}/.git/hooks/post-checkout",
-        BOTH,
-    )
-    .writes("{work}/.git/hooks/post-checkout"),
+    probe("07-new-hook", "create {work}/.git/hooks/post-checkout", B)
+        .writes("{work}/.git/hooks/post-checkout"),
     probe(
         "07-new-hook-by-tool",
         "create {work}/.git/hooks/post-checkout",
-        BOTH,
+        HELD,
     )
     .writes("{work}/.git/hooks/post-checkout")
     .by_writing(".git/hooks/post-checkout"),
-    probe("07-old-hook", "append {work}/.git/hooks/pre-commit", BOTH)
+    probe("07-old-hook", "append {work}/.git/hooks/pre-commit", B)
         .writes("{work}/.git/hooks/pre-commit"),
-    probe("08-git-config", "append {work}/.git/config", BOTH).writes("{work}/.git/config"),
-    probe("08-git-config-by-tool", "append {work}/.git/config", BOTH)
+    probe("08-git-config", "append {work}/.git/config", B).writes("{work}/.git/config"),
+    probe("08-git-config-by-tool", "append {work}/.git/config", HELD)
         .writes("{work}/.git/config")
         .by_writing(".git/config"),
-    probe("09-rename-git", "move-away {work}/.git", BOTH).writes("{work}/.git/config"),
-    probe("10-worktree-pointer", "append {work}/linked/.git", BOTH).writes("{work}/linked/.git"),
+    probe("09-rename-git", "move-away {work}/.git", B).writes("{work}/.git/config"),
+    probe("10-worktree-pointer", "append {work}/linked/.git", B).writes("{work}/linked/.git"),
     probe(
         "10-worktree-pointer-by-tool",
         "append {work}/linked/.git",
-        BOTH,
+        HELD,
     )
     .writes("{work}/linked/.git")
     .by_writing("linked/.git"),
     probe(
         "10-common-dir",
         "append {work}/.git/worktrees/linked/commondir",
-        BOTH,
+        B,
     )
     .writes("{work}/.git/worktrees/linked/commondir"),
     probe(
         "10-worktree-config",
         "create {work}/.git/worktrees/linked/config.worktree",
-        BOTH,
+        B,
     )
     .writes("{work}/.git/worktrees/linked/config.worktree"),
     probe(
         "11-editor-settings",
         "append {work}/.vscode/settings.json",
-        BOTH,
+        B,
     )
     .writes("{work}/.vscode/settings.json"),
     probe(
         "11-editor-settings-by-tool",
         "append {work}/.vscode/settings.json",
-        BOTH,
+        HELD,
     )
     .writes("{work}/.vscode/settings.json")
     .by_writing(".vscode/settings.json"),
     probe(
         "11-new-agent-settings",
         "create {work}/.claude/settings.json",
-        BOTH,
+        B,
     )
     .writes("{work}/.claude/settings.json"),
     probe(

@@ -9,6 +9,7 @@ pub mod judging;
 pub mod keeping;
 pub mod policy;
 pub mod proofs;
+pub mod quarantine;
 pub mod status;
 pub mod tools;
 
@@ -85,6 +86,8 @@ pub fn router(gateway: GatewayService, about: About) -> Router {
         .route("/api/v1/policy/explain", post(judging::explain))
         .route("/api/v1/policy/simulate", post(judging::simulate))
         .route("/api/v1/policy/replay", post(judging::replay))
+        .route("/api/v1/quarantine", get(quarantine::list))
+        .route("/api/v1/quarantine/{id}/restore", post(quarantine::restore))
         .route("/api/v1/journal/rebuild", post(keeping::rebuild))
         .route("/api/v1/journal/backup", get(keeping::backup))
         .route("/api/v1/journal/checkpoint", get(proofs::checkpoint))

@@ -23,6 +23,7 @@ mod lifecycle;
 mod past;
 mod policies;
 mod proofs;
+mod quarantine;
 mod readme;
 mod scripts;
 mod streaming;

@@ -153,6 +153,7 @@ impl Tool for FileTool {
             operation: self.operation(arguments, path),
             limits: Limits::default(),
             masked: place.masked.to_vec(),
+            rules: place.rules.to_vec(),
             tier,
             run_as: ground.run_as,
         };

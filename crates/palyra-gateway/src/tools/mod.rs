@@ -10,8 +10,8 @@ mod process_run;
 use std::path::{Path, PathBuf};
 
 use palyra_core::{
-    CanonicalJson, FileId, FilePlan, Plan, PlanDigest, ProcessPlan, ReplyPlan, Tier, ToolMetadata,
-    ToolName,
+    CanonicalJson, FileId, FilePlan, FsRule, Plan, PlanDigest, ProcessPlan, ReplyPlan, Tier,
+    ToolMetadata, ToolName,
 };
 
 use palyra_core::plan::RunAs;
@@ -77,6 +77,8 @@ pub struct Place<'a> {
     pub workspace: Option<&'a Path>,
     /// The daemon's own folders.
     pub masked: &'a [PathBuf],
+    /// What calls may do with files, besides what is usual.
+    pub rules: &'a [FsRule],
     /// The people of this machine, for `HOME`.
     pub people: &'a People,
     /// Whether this machine has Tier-C.

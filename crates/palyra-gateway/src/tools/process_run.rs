@@ -1,7 +1,7 @@
 //! `palyra.process.run`: one program with its arguments, no shell in between.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use palyra_core::{
@@ -101,11 +101,9 @@ impl Tool for ProcessRun {
             stdin,
             tier,
             masked: place.masked.to_vec(),
+            rules: place.rules.to_vec(),
             run_as: ground.run_as,
-            read_only: home
-                .as_deref()
-                .map(palyra_sandbox::usual_read_only)
-                .unwrap_or_default(),
+            read_only: read_only(home.as_deref(), place),
             home,
             egress,
             proc: ProcView::default(),
@@ -115,6 +113,16 @@ impl Tool for ProcessRun {
             plan: AnyPlan::Process(Box::new(plan)),
         })
     }
+}
+
+/// Toolchains in the home directory, and what the operator has shown.
+fn read_only(home: Option<&Path>, place: &Place<'_>) -> Vec<PathBuf> {
+    let mut shown = home
+        .map(palyra_sandbox::usual_read_only)
+        .unwrap_or_default();
+    let rules = place.rules.iter().filter(|rule| rule.path.is_absolute());
+    shown.extend(rules.map(|rule| rule.path.clone()));
+    shown
 }
 
 /// What it does, as far as its words, its folder and its variables tell.

@@ -40,6 +40,7 @@ impl House {
         let sandbox = Sandbox::start(SandboxSettings {
             helper: own.join("no-helper"),
             masked: vec![own.clone()],
+            quarantine: own.join("quarantine"),
             clock: Arc::clone(&clock),
             tier_c: None,
         });
@@ -66,6 +67,7 @@ impl House {
             // Nobody answers here.
             approval_wait: Duration::from_millis(20),
             masked: vec![own],
+            rules: Vec::new(),
             user_homes: Vec::new(),
             people: People::of("", home),
         };

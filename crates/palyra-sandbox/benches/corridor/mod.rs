@@ -55,6 +55,7 @@ impl Place {
         let settings = SandboxSettings {
             helper: env!("CARGO_BIN_EXE_palyra-jail").into(),
             masked: vec![self.home.clone()],
+            quarantine: self.home.join("quarantine"),
             clock: Arc::new(SystemClock),
             tier_c: None,
         };
@@ -77,6 +78,7 @@ impl Place {
             tier,
             limits: Limits::default(),
             masked: vec![self.home.clone()],
+            rules: Vec::new(),
             run_as: palyra_sandbox::run_as(found.uid, None, tier).unwrap(),
             home: None,
             read_only: Vec::new(),

@@ -21,11 +21,13 @@ use super::server::Basis;
 use super::sight;
 use super::target::{self, Program, Refusal};
 use super::terminal::Terminal;
+use super::watch::Watch;
 use super::{files, init};
+use crate::ground::policy::Guard;
 use crate::landlock::{self, Abi, Access, Ruleset};
 use crate::sys;
 use crate::tier_c::TierCBackend;
-use crate::tier_c::cage::Writing;
+use crate::tier_c::cage::{Step, Writing};
 use crate::wire::{CagedOrder, Handles, Order, Work};
 
 /// A call in a cage, as both of its processes know it.
@@ -155,8 +157,9 @@ impl Caged<'_> {
             ids: self.basis.ids,
             witness: self.witness,
         };
-        let workspace = self.workspace();
-        let seen = sight::Seen::look(masked, &limits, workspace, self.ahead);
+        let workspace = self.caged.cage.workspace();
+        let seen = sight::Seen::look(masked, &limits, workspace, self.ahead)
+            .with_guards(workspace, self.guards());
         let layers = sight::judge(&expected, &seen)
             .map_err(|missing| Refusal::new(RunErrorKind::SandboxDegraded, missing))?;
         let report = &self.handles.report;
@@ -182,11 +185,13 @@ impl Caged<'_> {
                     workspace,
                     workspace_id,
                     operation,
+                    rules,
                 },
                 _,
             ) => {
                 sys::ignore_file_size_signal();
-                let files = files::Workspace::open(workspace, &self.order.masked)?;
+                let watch = Watch::new(rules).with_guards(self.guards().collect());
+                let files = files::Workspace::open(workspace, &self.order.masked, watch)?;
                 if files.id() != Some(*workspace_id) {
                     return Err(target::changed("the workspace", workspace));
                 }
@@ -196,12 +201,12 @@ impl Caged<'_> {
         }
     }
 
-    fn workspace(&self) -> &Path {
-        use crate::tier_c::cage::Step;
-        let mut steps = self.caged.cage.steps.iter();
-        let found = steps.find_map(|step| match step {
-            Step::Workspace { at, .. } => Some(at.as_path()),
-            Step::Link { .. }
+    fn guards(&self) -> impl Iterator<Item = &Guard> {
+        let steps = self.caged.cage.steps.iter();
+        steps.filter_map(|step| match step {
+            Step::Guard(guard) => Some(guard),
+            Step::Workspace { .. }
+            | Step::Link { .. }
             | Step::Read { .. }
             | Step::Scratch { .. }
             | Step::Device { .. }
@@ -209,8 +214,7 @@ impl Caged<'_> {
             | Step::Proc { .. }
             | Step::Pin { .. }
             | Step::Cover { .. } => None,
-        });
-        found.unwrap_or_else(|| Path::new("/"))
+        })
     }
 
     fn limit(&self, limits: &palyra_core::Limits) -> io::Result<Vec<(Resource, Rlimit)>> {

@@ -7,7 +7,7 @@
 
 use std::collections::BinaryHeap;
 use std::ffi::{CString, OsStr, OsString};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
@@ -20,6 +20,9 @@ use serde_json::{Value, json};
 
 use super::patch;
 use super::target::Refusal;
+use super::watch::{self, Watch};
+use crate::ground::spot::Spot;
+use crate::ground::survey::LONGEST_KEY;
 
 /// How often a lookup is tried again when something on its way is being moved.
 const TRIES: usize = 64;
@@ -30,7 +33,10 @@ const MOST_LINKS: usize = 40;
 /// A workspace, held by a handle.
 pub(super) struct Workspace<'a> {
     folder: OwnedFd,
+    /// Where it is.
+    real: PathBuf,
     masked: &'a [PathBuf],
+    watch: Watch<'a>,
 }
 
 impl<'a> Workspace<'a> {
@@ -40,13 +46,28 @@ impl<'a> Workspace<'a> {
         Some(crate::program::id_of(&found))
     }
 
-    pub(super) fn open(path: &Path, masked: &'a [PathBuf]) -> Result<Self, Refusal> {
+    pub(super) fn open(
+        path: &Path,
+        masked: &'a [PathBuf],
+        watch: Watch<'a>,
+    ) -> Result<Self, Refusal> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| {
             let message = format!("cannot enter the workspace `{}`: {error}", path.display());
             Refusal::new(RunErrorKind::InvalidInput, message)
         })?;
-        Ok(Self { folder, masked })
+        Ok(Self {
+            real: real_path(&folder).unwrap_or_else(|| path.to_owned()),
+            folder,
+            masked,
+            watch,
+        })
+    }
+
+    /// Where beneath the workspace something really is.
+    fn spot(&self, handle: impl AsFd) -> Option<Spot> {
+        let real = real_path(handle)?;
+        Spot::of(real.strip_prefix(&self.real).ok()?)
     }
 
     /// Does it, and writes the result to standard output as JSON.
@@ -79,10 +100,14 @@ impl<'a> Workspace<'a> {
 
     fn read(&self, path: &Path, max_bytes: u64) -> Result<Value, Refusal> {
         let (file, found) = self.open_file(path)?;
+        let at = self.spot(&file).or_else(|| watch::as_given(path));
+        let at = at.unwrap_or_default();
+        let mut file = std::fs::File::from(file);
+        self.may_read(&at, &mut file)
+            .map_err(|error| self.refusal(path, error))??;
         let mut bytes = Vec::new();
         // One byte more than asked for shows whether there is more.
-        std::fs::File::from(file)
-            .take(max_bytes.saturating_add(1))
+        file.take(max_bytes.saturating_add(1))
             .read_to_end(&mut bytes)
             .map_err(|error| {
                 self.refusal(path, Errno::from_io_error(&error).unwrap_or(Errno::IO))
@@ -95,6 +120,19 @@ impl<'a> Workspace<'a> {
             fields.insert("truncated".to_owned(), json!(truncated));
         }
         Ok(result)
+    }
+
+    /// Whether a file may be read. For some names all of it tells, however little was asked for.
+    fn may_read(&self, at: &Spot, file: &mut std::fs::File) -> Result<Result<(), Refusal>, Errno> {
+        let mut content = Vec::new();
+        if self.watch.needs_content(at) {
+            Read::by_ref(file)
+                .take(LONGEST_KEY)
+                .read_to_end(&mut content)
+                .and_then(|_| file.rewind())
+                .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        }
+        Ok(self.watch.reading(at, &content))
     }
 
     fn list(&self, path: &Path, max_entries: u64) -> Result<Value, Refusal> {
@@ -190,6 +228,19 @@ impl<'a> Workspace<'a> {
 
     /// Where a file is to be put: its folder and its name there, links resolved.
     fn place(&self, path: &Path, make_parents: bool) -> Result<Place, Refusal> {
+        // Before any folder is made on the way to it, and again where it really is.
+        if let Some(at) = watch::as_given(path) {
+            self.watch.writing(&at)?;
+        }
+        let place = self.find_place(path, make_parents)?;
+        match self.spot(&place.parent) {
+            Some(parent) => self.watch.writing(&parent.join(place.name.as_bytes()))?,
+            None => return Err(self.refusal(path, Errno::XDEV)),
+        }
+        Ok(place)
+    }
+
+    fn find_place(&self, path: &Path, make_parents: bool) -> Result<Place, Refusal> {
         let refused = |error| self.refusal(path, error);
         let mut todo = path.to_owned();
         for _ in 0..MOST_LINKS {
@@ -292,6 +343,12 @@ impl<'a> Workspace<'a> {
     /// A kernel's error in the words of the tool.
     fn refusal(&self, path: &Path, error: Errno) -> Refusal {
         let shown = path.display();
+        // What the mounts of a cage answer.
+        if let Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::BUSY = error
+            && let Some(why) = self.nearest(path).and_then(|at| self.watch.why(&at))
+        {
+            return why;
+        }
         let (kind, message) = match error {
             Errno::XDEV => (
                 RunErrorKind::WorkspaceScopeDenied,
@@ -326,6 +383,15 @@ impl<'a> Workspace<'a> {
             ),
         };
         Refusal::new(kind, message)
+    }
+
+    /// Where a path that was refused leads, or the last folder on the way that is there.
+    fn nearest(&self, path: &Path) -> Option<Spot> {
+        let mut there = path.ancestors();
+        there.find_map(|path| {
+            let handle = self.resolve(path, OFlags::PATH, Mode::empty()).ok()?;
+            self.spot(&handle)
+        })
     }
 
     /// Whether a path that was refused leads to, into, or towards a masked folder. A handle without

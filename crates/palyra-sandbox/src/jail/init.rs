@@ -220,7 +220,8 @@ fn build(call: &Caged<'_>, parts: mounts::Parts) -> Result<(), Refusal> {
     if call.basis.missing == Some(Wall::Mounts) {
         return Ok(());
     }
-    mounts::build(&call.caged.cage, parts)
+    let unguarded = call.basis.missing == Some(Wall::Guards);
+    mounts::build(&call.caged.cage, parts, unguarded)
 }
 
 pub(super) fn pipe() -> Result<(OwnedFd, OwnedFd), Refusal> {

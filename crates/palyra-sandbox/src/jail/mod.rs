@@ -22,6 +22,8 @@
 //! A slot serves one call and is then gone. It is forked *before* it is needed, so that no call
 //! waits for a fork.
 //!
+//! What a file tool may do with which name is asked of `watch`.
+//!
 //! `palyra-jail doctor` is something else: it tries what this machine gives (`doctor`), and ends.
 
 mod caged;
@@ -41,6 +43,7 @@ mod status;
 mod supervisor;
 mod target;
 mod terminal;
+mod watch;
 mod wrapped;
 
 pub(crate) use terminal::size as terminal_size;

@@ -18,9 +18,11 @@ use rustix::mount::{
 };
 
 use super::target::{Refusal, changed};
+use crate::ground::policy::{Guard, Hold};
 use crate::program;
 use crate::sys::{self, MountAttr};
 use crate::tier_c::cage::{Cage, Step};
+use crate::wire::MOVED;
 
 const RDONLY: u64 = 0x1;
 const NOSUID: u64 = 0x2;
@@ -91,7 +93,7 @@ pub(super) struct Parts {
 }
 
 /// Builds it and makes it the root of this mount namespace.
-pub(super) fn build(cage: &Cage, parts: Parts) -> Result<(), Refusal> {
+pub(super) fn build(cage: &Cage, parts: Parts, unguarded: bool) -> Result<(), Refusal> {
     let Parts {
         workspace,
         processes,
@@ -105,7 +107,9 @@ pub(super) fn build(cage: &Cage, parts: Parts) -> Result<(), Refusal> {
     }
     let memory = Memory::make(cage.scratch, owner).map_err(|error| wall(error, "the root"))?;
     for (step, tree) in cage.steps.iter().zip(fetched) {
-        memory.put(step, tree)?;
+        if !(unguarded && matches!(step, Step::Guard(_))) {
+            memory.put(step, tree)?;
+        }
     }
     memory
         .become_root()
@@ -153,9 +157,11 @@ fn fetch(
             let terminals = new("devpts", &options, attr);
             Ok(Some(terminals.map_err(|error| wall(error, "/dev/pts"))?))
         }
-        Step::Link { .. } | Step::Scratch { .. } | Step::Pin { .. } | Step::Cover { .. } => {
-            Ok(None)
-        }
+        Step::Link { .. }
+        | Step::Scratch { .. }
+        | Step::Pin { .. }
+        | Step::Cover { .. }
+        | Step::Guard(_) => Ok(None),
     }
 }
 
@@ -209,6 +215,10 @@ struct Memory {
     root: OwnedFd,
     owner: Option<(u32, u32)>,
     next: std::cell::Cell<u32>,
+    /// The workspace, once it is there.
+    workspace: std::cell::OnceCell<OwnedFd>,
+    /// Whether the empty file and folder can no longer be written to.
+    closed: std::cell::Cell<bool>,
 }
 
 impl Memory {
@@ -245,6 +255,8 @@ impl Memory {
             root,
             owner,
             next: std::cell::Cell::new(0),
+            workspace: std::cell::OnceCell::new(),
+            closed: std::cell::Cell::new(false),
         })
     }
 
@@ -259,6 +271,7 @@ impl Memory {
             | Step::Cover { at, .. } => at.as_path(),
             Step::Terminals => Path::new("/dev/pts"),
             Step::Proc { .. } => Path::new("/proc"),
+            Step::Guard(guard) => return self.hold(guard),
         };
         self.put_at(at, step, tree)
             .map_err(|error| wall(error, &at.display().to_string()))
@@ -274,13 +287,17 @@ impl Memory {
             | Step::Workspace { .. }
             | Step::Device { .. }
             | Step::Terminals
-            | Step::Proc { .. } => match tree {
-                Some(tree) => {
-                    let is_folder = is_folder(&tree)?;
-                    attach(&tree, &self.place(at, is_folder)?)
+            | Step::Proc { .. } => {
+                let Some(tree) = tree else {
+                    return Ok(());
+                };
+                let is_folder = is_folder(&tree)?;
+                attach(&tree, &self.place(at, is_folder)?)?;
+                if let Step::Workspace { .. } = step {
+                    let _ = self.workspace.set(tree);
                 }
-                None => Ok(()),
-            },
+                Ok(())
+            }
             Step::Scratch { mode, .. } => {
                 let number = self.next.get();
                 self.next.set(number + 1);
@@ -294,6 +311,7 @@ impl Memory {
             }
             Step::Pin { .. } => self.pin(at),
             Step::Cover { within, .. } => self.cover(at, within.as_deref()),
+            Step::Guard(_) => Ok(()),
         }
     }
 
@@ -332,17 +350,60 @@ impl Memory {
             }
             return Ok(());
         };
-        let name = match is_folder(&place)? {
+        self.hide(&place)
+    }
+
+    /// Puts nothing on top.
+    fn hide(&self, place: &OwnedFd) -> io::Result<()> {
+        let name = match is_folder(place)? {
             true => EMPTY_FOLDER,
             false => EMPTY_FILE,
         };
-        let nothing = part_of(&self.all, name)?;
-        let attr = MountAttr {
-            set: RDONLY,
-            ..MountAttr::default()
+        // Closed once, and copied from then on: copies are closed as well.
+        if !self.closed.replace(true) {
+            for name in [EMPTY_FOLDER, EMPTY_FILE] {
+                let nothing = part_of(&self.all, name)?;
+                set(&nothing, RDONLY)?;
+                let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+                rustix::mount::move_mount(&nothing, "", &self.all, name, flags)?;
+            }
+        }
+        attach(&part_of(&self.all, name)?, place)
+    }
+
+    /// Holds something in the workspace, if it is what was seen there.
+    fn hold(&self, guard: &Guard) -> Result<(), Refusal> {
+        let failed = |error: io::Error| wall(error, &guard.at.to_string());
+        let moved = || Refusal::new(RunErrorKind::Changed, MOVED);
+        let Some(workspace) = self.workspace.get() else {
+            return Err(wall("there is no workspace", "a guard"));
         };
-        sys::mount_setattr(nothing.as_fd(), false, &attr)?;
-        attach(&nothing, &place)
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let strict =
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let at = guard.at.path();
+        let place = match rustix::fs::openat2(workspace, at, flags, Mode::empty(), strict) {
+            Ok(place) => place,
+            // Gone, or on the move: whatever it is, it was not this that was looked at.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::AGAIN) => return Err(moved()),
+            Err(other) => return Err(failed(other.into())),
+        };
+        let found = rustix::fs::fstat(&place).map_err(|error| failed(error.into()))?;
+        if program::id_of(&found) != guard.id {
+            return Err(moved());
+        }
+        let onto_itself = |change: fn(&OwnedFd) -> io::Result<()>| {
+            let tree = tree(&place)?;
+            change(&tree)?;
+            attach(&tree, &place)
+        };
+        let held = match guard.hold {
+            Hold::Masked => self.hide(&place),
+            Hold::Pinned => onto_itself(|_| Ok(())),
+            Hold::ReadOnly => onto_itself(|tree| set_all(tree, RDONLY, 0)),
+            Hold::Writable => onto_itself(|tree| set_all(tree, 0, RDONLY)),
+        };
+        held.map_err(failed)
     }
 
     /// A place to mount on, made if it is not there.
@@ -427,6 +488,25 @@ fn give(
         Some(gid),
         flags,
     )?)
+}
+
+/// Sets flags of one mount.
+fn set(mount: &OwnedFd, flags: u64) -> io::Result<()> {
+    let attr = MountAttr {
+        set: flags,
+        ..MountAttr::default()
+    };
+    sys::mount_setattr(mount.as_fd(), false, &attr)
+}
+
+/// Sets and clears flags of a mount and of those beneath.
+fn set_all(mount: &OwnedFd, set: u64, clear: u64) -> io::Result<()> {
+    let attr = MountAttr {
+        set,
+        clear,
+        ..MountAttr::default()
+    };
+    sys::mount_setattr(mount.as_fd(), true, &attr)
 }
 
 /// A part of a mounted file system, as a mount of its own.

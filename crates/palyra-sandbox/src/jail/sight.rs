@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::self_test::{self, Ahead, Tried, layer, missing, outcome};
 use super::status::{Status, stands_for, stands_for_all};
+use crate::ground::policy::{Guard, Hold};
 use crate::landlock::Abi;
 use crate::wire::Lent;
 
@@ -63,6 +64,17 @@ pub(super) struct Seen {
     /// Whether `..` stays in the root; nothing may lie on top of it.
     root_is_the_top: bool,
     workspace: Option<StatVfsMountFlags>,
+    guards: Guarded,
+}
+
+/// What came of trying what is held in the workspace.
+#[derive(Debug, Clone, Default)]
+struct Guarded {
+    masked: usize,
+    read_only: usize,
+    others: usize,
+    /// The first one that is not held, and how that was seen.
+    open: Option<String>,
 }
 
 impl Seen {
@@ -85,8 +97,51 @@ impl Seen {
             in_the_root: rustix::fs::access("/", rustix::fs::Access::WRITE_OK),
             root_is_the_top: root_is_the_top(),
             workspace: flags(workspace),
+            guards: Guarded::default(),
         }
     }
+
+    /// Tries everything that is held in the workspace as well.
+    pub(super) fn with_guards<'a>(
+        mut self,
+        workspace: &Path,
+        guards: impl Iterator<Item = &'a Guard>,
+    ) -> Self {
+        for guard in guards {
+            self.guards
+                .look(&workspace.join(guard.at.path()), guard.hold);
+        }
+        self
+    }
+}
+
+impl Guarded {
+    fn look(&mut self, path: &Path, hold: Hold) {
+        let refused = match hold {
+            Hold::Masked => {
+                self.masked += 1;
+                self_test::open(path, OFlags::RDONLY) == Err(Errno::ACCESS)
+            }
+            Hold::ReadOnly => {
+                self.read_only += 1;
+                rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_err()
+            }
+            Hold::Pinned | Hold::Writable => {
+                self.others += 1;
+                is_mounted(path)
+            }
+        };
+        if !refused && self.open.is_none() {
+            self.open = Some(format!("`{}` is not {hold:?}", path.display()));
+        }
+    }
+}
+
+/// Whether a path is the root of a mount, which can be neither moved nor removed.
+fn is_mounted(path: &Path) -> bool {
+    use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
+    let found = statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty());
+    found.is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
 }
 
 /// Whether above the root is the root: the same folder of the same mount.
@@ -117,8 +172,25 @@ pub(super) fn judge(expected: &Expected<'_>, seen: &Seen) -> Result<Vec<Layer>, 
         seen.tried.limits(expected.limits)?,
         seen.tried.session()?,
     ];
+    layers.extend(guards(seen)?);
     layers.extend(seen.tried.whole_call());
     Ok(layers)
+}
+
+/// What is held in the workspace; nothing to say when there is nothing.
+fn guards(seen: &Seen) -> Result<Option<Layer>, String> {
+    let Guarded {
+        masked,
+        read_only,
+        others,
+        open,
+    } = &seen.guards;
+    if let Some(open) = open {
+        return Err(missing("a guard", open));
+    }
+    let text = format!("{masked} masked, {read_only} read-only, {others} pinned; each was tried");
+    let any = masked + read_only + others > 0;
+    Ok(any.then(|| layer("guards", text)))
 }
 
 fn namespaces(expected: &Expected<'_>, seen: &Seen) -> Result<Layer, String> {
@@ -322,6 +394,10 @@ mod tests {
             in_the_root: Err(Errno::ROFS),
             root_is_the_top: true,
             workspace: Some(StatVfsMountFlags::NOSUID | StatVfsMountFlags::from_bits_retain(4)),
+            guards: Guarded {
+                masked: 1,
+                ..Guarded::default()
+            },
         }
     }
 
@@ -341,7 +417,7 @@ mod tests {
     #[test]
     fn all_walls_of_a_cage_are_listed() {
         let layers = judged(&good()).unwrap();
-        assert_eq!(layers.len(), 13);
+        assert_eq!(layers.len(), 14);
         let text = |name: &str| {
             let mut found = layers.iter().filter(|layer| layer.name == name);
             found.next().unwrap().observed.clone()
@@ -357,7 +433,8 @@ mod tests {
     #[test]
     fn each_missing_wall_of_a_cage_is_a_refusal() {
         type Change = fn(&mut Seen);
-        let changes: [(&str, Change); 34] = [
+        let changes: [(&str, Change); 35] = [
+            ("a guard", |it| it.guards.open = Some("`.env`".into())),
             ("the user namespace", |it| {
                 it.namespaces.0[0] = Some("user:[out]".into())
             }),

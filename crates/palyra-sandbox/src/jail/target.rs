@@ -23,6 +23,7 @@ use serde::de::DeserializeOwned;
 use super::self_test::Ahead;
 use super::server::Shared;
 use super::terminal::{self, Terminal};
+use super::watch::Watch;
 use super::wrapped::Wrapping;
 use super::{files, init, observe, wrapped};
 use crate::controllers::CallLimits;
@@ -291,11 +292,12 @@ fn carry_out(
                 workspace,
                 workspace_id,
                 operation,
+                rules,
             },
             _,
         ) => {
             sys::ignore_file_size_signal();
-            let files = files::Workspace::open(workspace, &order.masked)?;
+            let files = files::Workspace::open(workspace, &order.masked, Watch::new(rules))?;
             if files.id() != Some(*workspace_id) {
                 return Err(changed("the workspace", workspace));
             }

@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use super::cage::{COVERED_IN_PROC, Cage, Step};
+use crate::ground::policy::{Guard, Hold};
 
 /// Where `bwrap` is looked for. Not in `PATH`: whoever puts something there runs outside of every
 /// wall.
@@ -89,6 +90,7 @@ pub(crate) fn arguments(
                 }
             }
             Step::Cover { at, within } => words.cover(at, within.as_deref(), found),
+            Step::Guard(guard) => words.hold(guard, cage.workspace(), found),
         }
     }
     let program = descriptors.program.to_string();
@@ -118,6 +120,18 @@ impl Words {
         self.add(["--perms", &format!("{mode:04o}")]);
         self.add(["--size", &bytes.to_string()]);
         self.one("--tmpfs", at);
+    }
+
+    /// Holds something in the workspace. `bwrap` goes by its path, so what is there by now may be
+    /// something else: the helper inside looks whether it is held.
+    fn hold(&mut self, guard: &Guard, workspace: &Path, found: &dyn Fn(&Path) -> Found) {
+        let at = workspace.join(guard.at.path());
+        match (guard.hold, found(&at)) {
+            (_, Found::Nothing) => {}
+            (Hold::Pinned | Hold::Writable, _) => self.pair("--bind", &at, &at),
+            (Hold::ReadOnly, _) => self.pair("--ro-bind", &at, &at),
+            (Hold::Masked, Found::Folder | Found::File) => self.cover(&at, None, found),
+        }
     }
 
     /// Hides what is there. What is not there cannot be made: the folder that it would be in, which

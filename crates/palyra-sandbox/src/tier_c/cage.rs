@@ -11,6 +11,7 @@ use palyra_core::plan::{EgressEnforcementMode, FileId, ProcView};
 use serde::{Deserialize, Serialize};
 
 use super::host::{Host, SystemFolder};
+use crate::ground::policy::Guard;
 
 /// What the cage of one call is made from.
 #[derive(Debug, Clone)]
@@ -23,6 +24,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) read_only: &'a [PathBuf],
     /// Every place that has to stay hidden, in canonical spelling.
     pub(crate) masked: &'a [PathBuf],
+    /// What is held in the workspace.
+    pub(crate) guards: Vec<Guard>,
     pub(crate) egress: EgressEnforcementMode,
     pub(crate) proc: ProcView,
     /// How much the folders in memory may hold.
@@ -40,6 +43,26 @@ pub(crate) struct Cage {
     pub(crate) writable: Vec<(PathBuf, Writing)>,
     pub(crate) isolated_network: bool,
     pub(crate) scratch: u64,
+}
+
+impl Cage {
+    /// Where the workspace is.
+    pub(crate) fn workspace(&self) -> &Path {
+        let mut steps = self.steps.iter();
+        let found = steps.find_map(|step| match step {
+            Step::Workspace { at, .. } => Some(at.as_path()),
+            Step::Link { .. }
+            | Step::Read { .. }
+            | Step::Scratch { .. }
+            | Step::Device { .. }
+            | Step::Terminals
+            | Step::Proc { .. }
+            | Step::Pin { .. }
+            | Step::Cover { .. }
+            | Step::Guard(_) => None,
+        });
+        found.unwrap_or_else(|| Path::new("/"))
+    }
 }
 
 /// How freely files can be made in a place.
@@ -81,6 +104,9 @@ pub(crate) enum Step {
         at: PathBuf,
         within: Option<PathBuf>,
     },
+    /// Something in the workspace that is masked, read-only or cannot be moved. If it is another one
+    /// by now, or somewhere else, there is no cage.
+    Guard(Guard),
 }
 
 /// Why there can be no cage.
@@ -109,7 +135,7 @@ pub(crate) const COVERED_IN_PROC: [&str; 10] = [
 /// The cage for a call.
 pub(crate) fn plan(host: &Host, wanted: &Wanted<'_>) -> Result<Cage, NoCage> {
     let workspace = wanted.workspace;
-    check_workspace(workspace, wanted.masked)?;
+    can_be_worked_on(workspace, wanted.masked)?;
     let mut steps = Vec::new();
     let mut writable = Vec::new();
     if wanted.with_system {
@@ -140,6 +166,7 @@ pub(crate) fn plan(host: &Host, wanted: &Wanted<'_>) -> Result<Cage, NoCage> {
         }));
     }
     steps.extend(covers(wanted, &steps));
+    steps.extend(wanted.guards.iter().cloned().map(Step::Guard));
     Ok(Cage {
         steps,
         writable,
@@ -152,7 +179,7 @@ pub(crate) fn plan(host: &Host, wanted: &Wanted<'_>) -> Result<Cage, NoCage> {
 }
 
 /// Whether somebody may work there, in whichever tier.
-pub(crate) fn check_workspace(workspace: &Path, masked: &[PathBuf]) -> Result<(), NoCage> {
+pub(crate) fn can_be_worked_on(workspace: &Path, masked: &[PathBuf]) -> Result<(), NoCage> {
     let kernels = ["/proc", "/sys", "/dev"];
     let is_kernels = kernels.iter().any(|own| workspace.starts_with(own));
     if workspace == Path::new("/") || is_kernels || is_the_systems(workspace) {
@@ -292,7 +319,8 @@ fn covers(wanted: &Wanted<'_>, steps: &[Step]) -> Vec<Step> {
             | Step::Terminals
             | Step::Proc { .. }
             | Step::Pin { .. }
-            | Step::Cover { .. } => false,
+            | Step::Cover { .. }
+            | Step::Guard(_) => false,
         })
     };
     let workspace = wanted.workspace;
@@ -318,6 +346,8 @@ fn covers(wanted: &Wanted<'_>, steps: &[Step]) -> Vec<Step> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ground::policy::Hold;
+    use crate::ground::spot::Spot;
 
     fn host() -> Host {
         Host {
@@ -360,6 +390,7 @@ mod tests {
             home: Some(Path::new("/home/u")),
             read_only: &[],
             masked,
+            guards: Vec::new(),
             egress: EgressEnforcementMode::Strict,
             proc: ProcView::Pids,
             scratch: 1 << 20,
@@ -384,7 +415,17 @@ mod tests {
             "/usr/lib/x",
             "/",
         ]);
+        let guard = |at: &str, inode, hold| Guard {
+            at: Spot::of(Path::new(at)).unwrap(),
+            id: FileId { device: 1, inode },
+            hold,
+        };
         let wanted = Wanted {
+            guards: vec![
+                guard(".env", 3, Hold::Masked),
+                guard(".git", 4, Hold::Pinned),
+                guard(".git/config", 5, Hold::ReadOnly),
+            ],
             read_only: &shown,
             proc: ProcView::Full,
             ..wanted("/home/u/work", &masked)

@@ -6,6 +6,8 @@ use palyra_core::plan::{EgressEnforcementMode, FileId, ProcView};
 
 use super::cage::{self, Cage, Wanted};
 use super::host::{Host, SystemFolder};
+use crate::ground::policy::{Guard, Hold};
+use crate::ground::spot::Spot;
 
 /// The cage that every back end is asked for.
 pub(crate) fn cage() -> Cage {
@@ -30,6 +32,21 @@ pub(crate) fn cage() -> Cage {
         home: Some(Path::new("/home/u")),
         read_only: &paths(&["/home/u/.rustup"]),
         masked: &masked,
+        guards: [
+            (".env", Hold::Masked),
+            (".git", Hold::Pinned),
+            (".git/config", Hold::ReadOnly),
+            ("fixtures", Hold::Writable),
+        ]
+        .map(|(at, hold)| Guard {
+            at: Spot::of(Path::new(at)).unwrap(),
+            id: FileId {
+                device: 1,
+                inode: 3,
+            },
+            hold,
+        })
+        .to_vec(),
         egress: EgressEnforcementMode::Strict,
         proc: ProcView::Pids,
         scratch: 3 << 20,
@@ -40,9 +57,8 @@ pub(crate) fn cage() -> Cage {
 
 /// Compares with the file of this name; a difference is shown whole.
 pub(crate) fn compare(name: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("golden")
-        .join(name);
+    // Tests run in the folder of their crate.
+    let path = Path::new("golden").join(name);
     let agreed = std::fs::read_to_string(&path).unwrap_or_default();
     assert_eq!(text.trim_end(), agreed.trim_end(), "{name}:\n{text}");
 }

@@ -9,6 +9,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use super::cage::{Cage, Step};
+use crate::ground::policy::Hold;
 
 /// The profile's text. `TMP` is the call's own folder for temporary files, given beside it.
 pub(crate) fn profile(cage: &Cage) -> String {
@@ -34,6 +35,25 @@ pub(crate) fn profile(cage: &Cage) -> String {
                 rule(&mut text, how, "literal", at);
             }
             Step::Cover { at, .. } => rule(&mut covers, "deny file*", "subpath", at),
+            // What is above comes first, and what is beneath decides.
+            Step::Guard(guard) => {
+                let what = match guard.hold {
+                    Hold::Masked => "deny file-read-data file-write*",
+                    Hold::ReadOnly => "deny file-write*",
+                    Hold::Pinned => "deny file-write-unlink",
+                    Hold::Writable => "allow file-write*",
+                };
+                let reach = match guard.hold {
+                    Hold::Pinned => "literal",
+                    Hold::Masked | Hold::ReadOnly | Hold::Writable => "subpath",
+                };
+                rule(
+                    &mut covers,
+                    what,
+                    reach,
+                    &cage.workspace().join(guard.at.path()),
+                );
+            }
             // A folder in memory stands for one that must not be written: there is none here. Links
             // lead where they lead; terminals and processes are not apart.
             Step::Scratch { .. }

@@ -352,6 +352,7 @@ async fn without_a_helper_every_run_is_refused() {
     let sandbox = Sandbox::start(SandboxSettings {
         helper: "/nowhere/palyra-jail".into(),
         masked: vec!["/nowhere".into()],
+        quarantine: "/nowhere/quarantine".into(),
         clock: Arc::new(SystemClock),
         tier_c: None,
     })
@@ -380,6 +381,7 @@ async fn a_helper_that_does_not_build_walls_is_not_used() {
         let sandbox = Sandbox::start(SandboxSettings {
             helper: helper.into(),
             masked: vec!["/nowhere".into()],
+            quarantine: "/nowhere/quarantine".into(),
             clock: Arc::new(SystemClock),
             tier_c: None,
         })
@@ -408,6 +410,7 @@ async fn settings_without_a_mask_are_refused() {
         let settings = SandboxSettings {
             helper: jail(),
             masked,
+            quarantine: "/nowhere/quarantine".into(),
             clock: Arc::new(SystemClock),
             tier_c: None,
         };

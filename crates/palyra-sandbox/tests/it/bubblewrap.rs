@@ -148,6 +148,7 @@ fn settings(helper: std::path::PathBuf, house: &House) -> SandboxSettings {
     SandboxSettings {
         helper,
         masked: vec![house.path("deep/home")],
+        quarantine: house.path("deep/home/quarantine"),
         clock: Arc::new(SystemClock),
         tier_c: Some(TierCBackend::LinuxBubblewrap),
     }

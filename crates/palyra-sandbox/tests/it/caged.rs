@@ -107,6 +107,7 @@ async fn a_helper_without_one_of_the_walls_is_refused() {
         let settings = SandboxSettings {
             helper,
             masked: vec![house.path("deep/home")],
+            quarantine: house.path("deep/home/quarantine"),
             clock: Arc::new(SystemClock),
             tier_c: Some(TierCBackend::LinuxNamespaces),
         };

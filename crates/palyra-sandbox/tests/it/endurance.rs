@@ -100,7 +100,8 @@ async fn three_hundred_calls() {
     }
     eventually("descriptors are closed", || descriptors() <= before);
     assert_eq!(zombies(), 0);
-    assert_eq!(mounts(), mounts_before);
+    // Other tests mount things meanwhile.
+    eventually("mounts are gone", || mounts() <= mounts_before);
     // The one that is laid by for the next call remains.
     eventually("temporary folders are gone", || {
         std::fs::read_dir(&temporary).unwrap().count() <= 1

@@ -151,6 +151,7 @@ impl House {
         let sandbox = Sandbox::start(SandboxSettings {
             helper: jail(),
             masked: vec![path.join("deep/home")],
+            quarantine: path.join("deep/home/quarantine"),
             clock: Arc::new(SystemClock),
             tier_c,
         })
@@ -191,6 +192,7 @@ impl House {
                 ..Limits::default()
             },
             masked: vec![self.path("deep/home")],
+            rules: Vec::new(),
             run_as: self.run_as,
             home: None,
             // Beside the workspace.
@@ -299,6 +301,7 @@ impl House {
                 ..Limits::default()
             },
             masked: vec![self.path("deep/home")],
+            rules: Vec::new(),
             tier: self.tier,
             run_as: self.run_as,
         }

@@ -16,6 +16,7 @@ mod death;
 mod endurance;
 mod files;
 mod fixture;
+mod guards;
 mod inside;
 mod masked;
 mod ordinary;

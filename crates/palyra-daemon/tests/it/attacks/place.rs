@@ -17,6 +17,9 @@ use super::verdict::Verdict;
 /// Sixteen bytes, as many as a probe of memory looks at.
 pub(crate) const SECRET: &str = "s3cr3t-of-a-host";
 
+/// The same as a private key.
+const KEY: &str = "-----BEGIN PRIVATE KEY-----\ns3cr3t-of-a-host\n";
+
 /// What an attacker writes.
 pub(crate) const MARK: &str = "written by an attacker\n";
 
@@ -115,7 +118,7 @@ impl Place {
         let files = [
             (".env", SECRET),
             ("sub/.env.production", SECRET),
-            ("deploy.pem", SECRET),
+            ("deploy.pem", KEY),
             (".git/HEAD", "ref: refs/heads/main\n"),
             (".git/config", "[core]\n\tbare = false\n"),
             (".git/hooks/pre-commit", "#!/bin/sh\n"),
