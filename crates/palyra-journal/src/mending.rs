@@ -24,7 +24,7 @@ use crate::error::JournalError;
 use crate::log;
 use crate::schema;
 use crate::shared::Shared;
-use crate::writer::{Request, Writer, data_version};
+use crate::writer::{Request, THREADS, Writer, data_version};
 
 /// The first try comes this soon,
 const FIRST: Duration = Duration::from_millis(50);
@@ -187,6 +187,10 @@ impl Writer {
         self.sealer.compare_end(&connection)?;
         self.shared.has_all(head)?;
         self.data_version = data_version(&connection)?;
+        let logs = (0..THREADS).map(|_| schema::open_log(path));
+        let logs = logs
+            .collect::<Result<_, _>>()
+            .map_err(|error| JournalError::Unsynced(Arc::new(error)))?;
         self.connection = connection;
         let _empty = folding.replace(own);
         self.head = head;
@@ -194,7 +198,7 @@ impl Writer {
         self.doubtful = false;
         self.position = None;
         // Groups from before are on their way to the descriptors of before.
-        self.shared.opened_again();
+        self.shared.opened_again(logs);
         Ok(())
     }
 }

@@ -63,6 +63,9 @@ pub(crate) struct Shared {
     head: watch::Sender<u64>,
     state: Mutex<JournalState>,
     synced: Mutex<Synced>,
+    /// Descriptors of the log from before anything was written to it after it was opened again: one
+    /// that is opened later does not hear of what was lost in between.
+    fresh_logs: Mutex<Vec<File>>,
     /// Wakes the one who tries again.
     mender: OnceLock<SyncSender<()>>,
     #[cfg(test)]
@@ -79,6 +82,7 @@ impl Default for Shared {
             head: watch::Sender::new(0),
             state: Mutex::new(JournalState::Writable),
             synced: Mutex::default(),
+            fresh_logs: Mutex::default(),
             mender: OnceLock::new(),
             #[cfg(test)]
             page_cap: std::sync::atomic::AtomicU32::new(0),
@@ -150,9 +154,20 @@ impl Shared {
         self.durable(head);
     }
 
-    /// Everything was opened again.
-    pub(crate) fn opened_again(&self) {
+    /// Everything was opened again, and nothing is written to it yet.
+    pub(crate) fn opened_again(&self, logs: Vec<File>) {
+        *self.fresh_logs() = logs;
         self.synced().opened += 1;
+    }
+
+    /// A descriptor of the log as it was opened the last time.
+    pub(crate) fn fresh_log(&self) -> Option<File> {
+        self.fresh_logs().pop()
+    }
+
+    fn fresh_logs(&self) -> MutexGuard<'_, Vec<File>> {
+        let logs = &self.fresh_logs;
+        logs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The log could not be mended; this is what everybody hears until it is.

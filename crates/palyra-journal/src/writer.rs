@@ -37,7 +37,7 @@ const MAX_APPENDS: usize = 512;
 const MAX_BYTES: usize = 4 << 20;
 
 /// One writes while the other waits for the disk.
-const THREADS: usize = 2;
+pub(crate) const THREADS: usize = 2;
 
 /// Streams whose heads are remembered, per generation.
 const REMEMBERED: usize = 4_096;
@@ -69,18 +69,12 @@ pub(crate) fn start(
         let log = open()?;
         std::thread::Builder::new()
             .name("palyra-journal".to_owned())
-            .spawn(move || take_turns(&turns, log, &*open, &checkpoints, &shared))
+            .spawn(move || take_turns(&turns, log, &checkpoints, &shared))
     };
     (0..THREADS).map(thread).collect()
 }
 
-fn take_turns(
-    turns: &Mutex<Turn>,
-    mut log: File,
-    open: &dyn Fn() -> std::io::Result<File>,
-    checkpoints: &Checkpoints,
-    shared: &Arc<Shared>,
-) {
+fn take_turns(turns: &Mutex<Turn>, mut log: File, checkpoints: &Checkpoints, shared: &Arc<Shared>) {
     // Should a fold panic, nobody must believe that the journal still writes.
     let _alarm = Alarm(Arc::clone(shared));
     let mut opened = 0;
@@ -92,9 +86,9 @@ fn take_turns(
         };
         if written.mark.opened != opened {
             // The descriptor so far is of another time, perhaps of another file.
-            match open() {
-                Ok(anew) => (log, opened) = (anew, written.mark.opened),
-                Err(error) => written.is_lost(JournalError::Unsynced(Arc::new(error)), shared),
+            match shared.fresh_log() {
+                Some(anew) => (log, opened) = (anew, written.mark.opened),
+                None => written.is_lost(JournalError::lost(), shared),
             }
         }
         written.mark.position = turn.writer.position(&log);
