@@ -51,6 +51,10 @@ impl Fold for ApprovalsFold {
             | Entry::DaemonStarted { .. }
             | Entry::BlobErased { .. }
             | Entry::ProjectionMended { .. }
+            | Entry::VaultChanged { .. }
+            | Entry::SecretAccessed { .. }
+            | Entry::SecretInArguments { .. }
+            | Entry::AgentResumed { .. }
             | Entry::KeyRotated { .. } => None,
         }
     }
@@ -160,6 +164,10 @@ fn end(record: &mut ApprovalRecord, recorded: &Recorded) {
         | Entry::DaemonStarted { .. }
         | Entry::BlobErased { .. }
         | Entry::ProjectionMended { .. }
+        | Entry::VaultChanged { .. }
+        | Entry::SecretAccessed { .. }
+        | Entry::SecretInArguments { .. }
+        | Entry::AgentResumed { .. }
         | Entry::KeyRotated { .. } => return,
     };
     record.state = state;

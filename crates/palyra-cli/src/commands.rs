@@ -16,6 +16,7 @@ mod restoring;
 mod shell;
 mod status;
 mod tools;
+mod vault;
 
 use serde::de::DeserializeOwned;
 
@@ -47,6 +48,7 @@ pub async fn run(command: Command, output: Output) -> Result<Exit, Failure> {
         Command::Calls(args) => calls::run(&args.action, &session()?).await,
         Command::Approvals(args) => approvals::run(&args.action, &session()?).await,
         Command::Journal(args) => journal::run(&args.action, &session()?).await,
+        Command::Vault(args) => vault::run(&args.action, &session()?).await,
         Command::Attest(args) => attest::run(&args.action, &session()?).await,
     }
 }

@@ -42,8 +42,8 @@ pub use principal::{AgentName, Principal, UserName};
 pub use risk::{ProgramFacts, ProgramGroup, Risk, RiskLevel};
 pub use scope::{Scope, ScopeKey, ScopeKind};
 pub use secret::{
-    Audience, Injection, InjectionPlace, InjectionTable, SecretName, SecretRef, SecretValue,
-    VaultScope,
+    Audience, Injection, InjectionPlace, InjectionTable, SecretAccess, SecretName, SecretRef,
+    SecretValue, VaultChange, VaultScope,
 };
 pub use time::{Clock, Span, SystemClock, Timestamp};
 pub use tool::{ToolCapability, ToolMetadata, ToolName, ToolProposal};

@@ -468,6 +468,77 @@ impl InjectionTable {
     }
 }
 
+/// What the last change of the vault was, as the journal is told.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(tag = "change", rename_all = "snake_case")]
+pub enum VaultChange {
+    /// It was made.
+    Created,
+    /// A version was stored.
+    Put {
+        /// Of which secret.
+        secret: SecretRef,
+        /// Its number.
+        version: u64,
+    },
+    /// A secret and all its versions were deleted.
+    Deleted {
+        /// Which.
+        secret: SecretRef,
+    },
+    /// Versions that had ended were removed.
+    Swept {
+        /// How many.
+        versions: u64,
+    },
+    /// A change of the key began.
+    RotationBegun {
+        /// The new key.
+        key: String,
+    },
+    /// The new key is the key.
+    RotationDone {
+        /// The new key.
+        key: String,
+    },
+    /// The old key was forgotten.
+    OldKeyForgotten {
+        /// Which.
+        key: String,
+    },
+    /// A person took an older file as it is; the generation went on from where the journal was.
+    RollbackAccepted,
+    /// Secrets came from a backup.
+    Imported {
+        /// How many.
+        secrets: u64,
+    },
+}
+
+/// How a value was given out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SecretAccess {
+    /// Shown to the one who asked.
+    Revealed,
+    /// Put into the table of a call.
+    Used,
+    /// Written into a backup.
+    Exported,
+}
+
+impl SecretAccess {
+    /// The word in the record.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Revealed => "revealed",
+            Self::Used => "used",
+            Self::Exported => "exported",
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

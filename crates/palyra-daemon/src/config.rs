@@ -7,6 +7,7 @@ use palyra_core::{AgentName, Channel, Span, ToolName};
 use palyra_gateway::{Budget, FloodLimits};
 use palyra_policy::Baseline;
 use palyra_policy::operator::settings as policy;
+use palyra_vault::KeyStoreKind;
 use serde::Deserialize;
 
 /// A configuration that cannot be used.
@@ -42,6 +43,7 @@ pub struct ConfigFile {
     approvals: ApprovalsPart,
     budget: BudgetPart,
     floods: FloodsPart,
+    vault: VaultPart,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -97,6 +99,12 @@ struct FloodsPart {
     proposals_per_minute: Option<usize>,
 }
 
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct VaultPart {
+    keystore: Option<KeyStoreKind>,
+}
+
 /// How log lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
@@ -128,6 +136,8 @@ pub struct Config {
     pub budget: Budget,
     /// How much one agent may propose and ask.
     pub floods: FloodLimits,
+    /// Where the vault's key is.
+    pub keystore: KeyStoreKind,
 }
 
 impl ConfigFile {
@@ -174,6 +184,7 @@ impl ConfigFile {
             },
             staging: self.policy.staging.unwrap_or(false),
             approval_wait: span(self.approvals.wait, palyra_approval::DEFAULT_WAIT),
+            keystore: self.vault.keystore.unwrap_or(KeyStoreKind::File),
             budget: Budget {
                 calls: self.budget.calls.unwrap_or(budget.calls),
                 wall: span(self.budget.wall, budget.wall),

@@ -111,6 +111,8 @@ impl CallState {
             DenialCode::DeniedByPolicy
             | DenialCode::PolicyUnavailable
             | DenialCode::RateLimited
+            | DenialCode::SecretInArguments
+            | DenialCode::AgentPaused
             | DenialCode::BudgetExhausted => Self::Denied,
             DenialCode::ApprovalDenied | DenialCode::GrantSpent => Self::ApprovalDenied,
             DenialCode::ApprovalExpired => Self::ApprovalExpired,
@@ -118,7 +120,9 @@ impl CallState {
                 Self::Cancelled
             }
             DenialCode::SandboxUnavailable => Self::SandboxUnavailable,
-            DenialCode::JournalUnavailable | DenialCode::PlanChanged => Self::Failed,
+            DenialCode::JournalUnavailable | DenialCode::VaultLocked | DenialCode::PlanChanged => {
+                Self::Failed
+            }
         }
     }
 
@@ -212,6 +216,10 @@ impl Fold for CallsFold {
             | Entry::Flooded { .. }
             | Entry::DaemonStarted { .. }
             | Entry::ProjectionMended { .. }
+            | Entry::VaultChanged { .. }
+            | Entry::SecretAccessed { .. }
+            | Entry::SecretInArguments { .. }
+            | Entry::AgentResumed { .. }
             | Entry::KeyRotated { .. } => None,
         }
     }
@@ -306,6 +314,10 @@ fn next(mut row: CallRow, recorded: &Recorded) -> CallRow {
         | Entry::Flooded { .. }
         | Entry::DaemonStarted { .. }
         | Entry::ProjectionMended { .. }
+        | Entry::VaultChanged { .. }
+        | Entry::SecretAccessed { .. }
+        | Entry::SecretInArguments { .. }
+        | Entry::AgentResumed { .. }
         | Entry::KeyRotated { .. } => {}
     }
     row

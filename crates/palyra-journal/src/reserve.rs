@@ -173,6 +173,10 @@ const fn is_no_beginning(entry: &Entry) -> bool {
         | Entry::PolicyWithdrawn { .. }
         | Entry::Flooded { .. }
         | Entry::DaemonStarted { .. }
+        | Entry::VaultChanged { .. }
+        | Entry::SecretAccessed { .. }
+        | Entry::SecretInArguments { .. }
+        | Entry::AgentResumed { .. }
         | Entry::KeyRotated { .. }
         | Entry::BlobErased { .. } => true,
         Entry::ApprovalRequested { .. }

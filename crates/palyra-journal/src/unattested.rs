@@ -53,6 +53,10 @@ const fn matters(entry: &Entry) -> bool {
         | Entry::DaemonStarted { .. }
         | Entry::BlobErased { .. }
         | Entry::ProjectionMended { .. }
+        | Entry::VaultChanged { .. }
+        | Entry::SecretAccessed { .. }
+        | Entry::SecretInArguments { .. }
+        | Entry::AgentResumed { .. }
         | Entry::KeyRotated { .. } => false,
     }
 }

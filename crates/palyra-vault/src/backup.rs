@@ -6,13 +6,13 @@ use std::io::{Read, Write as _};
 use age::secrecy::SecretString;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use palyra_core::{Audience, SecretRef, SecretValue, Timestamp};
+use palyra_core::{Audience, SecretRef, SecretValue, Timestamp, VaultChange};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::error::VaultError;
 use crate::head::Head;
 use crate::keystore::Passphrase;
-use crate::record::{Change, NewSecret};
+use crate::record::NewSecret;
 use crate::vault::{Edit, Vault};
 
 /// What a backup may unpack to.
@@ -194,7 +194,7 @@ impl Vault {
     pub fn put_all(&self, new: &[NewSecret], now: Timestamp) -> Result<Restored, VaultError> {
         let mut inner = self.lock_inner();
         let secrets = new.len() as u64;
-        let mut edit = Edit::begin(&inner, Change::Imported { secrets })?;
+        let mut edit = Edit::begin(&inner, VaultChange::Imported { secrets })?;
         let mut seen = std::collections::HashSet::new();
         for secret in new {
             if !seen.insert(&secret.secret) {

@@ -33,7 +33,7 @@ pub use fingerprints::{Fingerprints, SHORTEST};
 pub use head::Head;
 pub use key::{Key, KeyId};
 pub use keystore::{KeyStore, KeyStoreKind};
-pub use record::{Change, NewSecret, Summary, VersionInfo};
+pub use record::{NewSecret, Summary, VersionInfo};
 pub use rotation::{Rotation, Step};
 pub use sqlite::SqliteBlobs;
 pub use vault::{Status, Vault};

@@ -7,11 +7,12 @@
 
 use std::ops::ControlFlow;
 
+use palyra_core::VaultChange;
+
 use crate::backend::{Stored, Write};
 use crate::error::VaultError;
 use crate::head::Head;
 use crate::key::KeyId;
-use crate::record::Change;
 use crate::seal::{open_data_key, seal};
 use crate::vault::{Edit, Inner, Vault, integrity_bound};
 
@@ -69,7 +70,7 @@ impl Vault {
             return Ok(None);
         }
         let key = fresh.id();
-        let begun = Change::RotationBegun {
+        let begun = VaultChange::RotationBegun {
             key: key.to_string(),
         };
         let mut edit = Edit::begin(&inner, begun)?;
@@ -105,7 +106,7 @@ impl Vault {
             return Ok(None);
         }
         let key = previous.to_string();
-        let mut edit = Edit::begin(&inner, Change::OldKeyForgotten { key })?;
+        let mut edit = Edit::begin(&inner, VaultChange::OldKeyForgotten { key })?;
         edit.meta.previous = None;
         let head = edit.commit(&mut inner, self.fingerprints())?;
         let _ = watch(Step::Settled);
@@ -138,7 +139,7 @@ impl Vault {
         let opened = inner.opened()?;
         let fresh = opened.pending.as_ref().ok_or(VaultError::Locked)?;
         let (key, previous) = (fresh.id(), opened.active.id());
-        let done = Change::RotationDone {
+        let done = VaultChange::RotationDone {
             key: key.to_string(),
         };
         let mut edit = Edit::begin(inner, done)?;

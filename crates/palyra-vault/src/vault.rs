@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use palyra_core::{SecretRef, SecretValue, Timestamp};
+use palyra_core::{SecretRef, SecretValue, Timestamp, VaultChange};
 use zeroize::Zeroizing;
 
 use crate::backend::{BlobBackend, Latest, Meta, Sealed, Stored, Write};
@@ -11,7 +11,7 @@ use crate::fingerprints::Fingerprints;
 use crate::head::{Head, HeadKey, add, subtract};
 use crate::key::{Key, KeyId};
 use crate::keystore::{KeyStore, KeyStoreKind};
-use crate::record::{Change, MOST_VERSIONS, NewSecret, Summary, VersionInfo};
+use crate::record::{MOST_VERSIONS, NewSecret, Summary, VersionInfo};
 use crate::seal::{Bound, open, open_data_key, open_key, seal};
 
 /// Ended versions that one sweep removes.
@@ -59,7 +59,7 @@ pub struct Status {
     /// Where it stands.
     pub head: Head,
     /// What the last change was.
-    pub change: Change,
+    pub change: VaultChange,
 }
 
 impl Vault {
@@ -127,7 +127,7 @@ impl Vault {
             change: String::new(),
         };
         meta.head.generation = 1;
-        meta.change = spelled(&Change::Created)?;
+        meta.change = spelled(&VaultChange::Created)?;
         head.sign(&mut meta);
         inner.blobs.commit(&meta, &[])?;
         let fingerprints = Fingerprints::of(&integrity).map_err(VaultError::storage)?;
@@ -227,7 +227,7 @@ impl Vault {
         let mut inner = self.lock_inner();
         let latest = inner.blobs.latest(&new.secret)?;
         let version = latest.map_or(0, |latest| latest.version) + 1;
-        let change = Change::Put {
+        let change = VaultChange::Put {
             secret: new.secret.clone(),
             version,
         };
@@ -292,7 +292,7 @@ impl Vault {
     /// The vault is locked, there is no such secret, or the storage refuses.
     pub fn delete(&self, secret: &SecretRef) -> Result<Head, VaultError> {
         let mut inner = self.lock_inner();
-        let change = Change::Deleted {
+        let change = VaultChange::Deleted {
             secret: secret.clone(),
         };
         let mut edit = Edit::begin(&inner, change)?;
@@ -319,7 +319,7 @@ impl Vault {
             return Ok(None);
         }
         let versions = ended.len() as u64;
-        let mut edit = Edit::begin(&inner, Change::Swept { versions })?;
+        let mut edit = Edit::begin(&inner, VaultChange::Swept { versions })?;
         for stored in ended {
             let secret = stored.secret.clone();
             let newest = inner
@@ -345,7 +345,7 @@ impl Vault {
     /// The vault is locked, or the storage refuses.
     pub fn accept_rollback(&self, known: u64) -> Result<Head, VaultError> {
         let mut inner = self.lock_inner();
-        let mut edit = Edit::begin(&inner, Change::RollbackAccepted)?;
+        let mut edit = Edit::begin(&inner, VaultChange::RollbackAccepted)?;
         edit.meta.head.generation = edit.meta.head.generation.max(known + 1);
         edit.commit(&mut inner, &self.fingerprints)
     }
@@ -446,7 +446,7 @@ pub(crate) struct Edit {
 }
 
 impl Edit {
-    pub(crate) fn begin(inner: &Inner, change: Change) -> Result<Self, VaultError> {
+    pub(crate) fn begin(inner: &Inner, change: VaultChange) -> Result<Self, VaultError> {
         inner.opened()?;
         let mut meta = inner.meta()?.clone();
         meta.head.generation += 1;
@@ -598,6 +598,6 @@ pub(crate) fn integrity_bound(vault: &[u8; 16], key: &KeyId) -> Bound {
     Bound::to(&[vault, b"integrity", key.as_bytes()])
 }
 
-pub(crate) fn spelled(change: &Change) -> Result<String, VaultError> {
+pub(crate) fn spelled(change: &VaultChange) -> Result<String, VaultError> {
     serde_json::to_string(change).map_err(VaultError::storage)
 }
