@@ -26,4 +26,5 @@ mod proofs;
 mod readme;
 mod scripts;
 mod tool_is_no_principal;
+mod vault;
 mod workspaces;
