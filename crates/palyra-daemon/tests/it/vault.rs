@@ -233,6 +233,7 @@ fn a_daemon_whose_key_is_away_starts_locked_and_runs_nothing() {
         "passphrase_too_short"
     );
     let _ = unlock(&daemon, "correct horse").expect_code(0);
+    let _ = daemon.palyra(&["vault", "unlock"]).expect_code(0);
     put(&daemon, "token", CANARY);
     let _ = daemon.palyra(&["exec", "--", "true"]).expect_code(0);
     daemon.stop();

@@ -141,6 +141,10 @@ impl VaultKeeper {
         by: Option<Principal>,
     ) -> Result<(), Refusal> {
         let _one_at_a_time = self.change.lock().await;
+        // Asked again while it is open, a missing passphrase must not close it.
+        if self.standing() == Standing::Open {
+            return Ok(());
+        }
         let done = self.try_unlock(passphrase, accept_rollback, by).await;
         match &done {
             Ok(()) => self.stand(Standing::Open),

@@ -192,7 +192,13 @@ impl GatewayService {
         };
         let own: Vec<Summary> = found.into_iter().filter(may).collect();
         match own.is_empty() {
-            true => Err(refusal),
+            true => Err(Refusal {
+                message: format!(
+                    "no policy lets `{}` see the names of secrets",
+                    caller.principal
+                ),
+                ..refusal
+            }),
             false => Ok(own),
         }
     }
