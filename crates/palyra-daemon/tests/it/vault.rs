@@ -43,8 +43,8 @@ fn code(ran: &Ran) -> String {
     let read = said
         .iter()
         .filter_map(|text| serde_json::from_str::<serde_json::Value>(text).ok());
-    let codes = read.map(|it| it["error"]["code"].as_str().unwrap_or_default().to_owned());
-    codes.last().unwrap_or_default()
+    let mut codes = read.map(|it| it["error"]["code"].as_str().unwrap_or_default().to_owned());
+    codes.next_back().unwrap_or_default()
 }
 
 #[test]

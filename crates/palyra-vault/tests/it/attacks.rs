@@ -112,7 +112,8 @@ fn a_file_cut_anywhere_is_refused_or_whole() {
     let key = std::fs::read(sample.path().join("vault.key")).unwrap();
     let (mut whole, mut cuts) = (0, 0);
     // Every byte of the first and the last page, and every 61st between.
-    let near = |place: &usize| *place < 600 || bytes.len() - place < 600 || place % 61 == 0;
+    let near =
+        |place: &usize| *place < 600 || bytes.len() - place < 600 || place.is_multiple_of(61);
     for length in (1..=bytes.len()).filter(near) {
         let cut = folder();
         write(cut.path(), "vault.key", &key);
@@ -131,7 +132,7 @@ fn a_bit_flipped_anywhere_is_refused_or_means_nothing() {
     let sample = sample();
     let bytes = std::fs::read(sample.path().join("vault.db")).unwrap();
     let key = std::fs::read(sample.path().join("vault.key")).unwrap();
-    let used = |place: &usize| bytes[*place] != 0 || place % 97 == 0;
+    let used = |place: &usize| bytes[*place] != 0 || place.is_multiple_of(97);
     let mut refused = 0;
     for place in (0..bytes.len()).filter(used) {
         let flipped = folder();

@@ -155,6 +155,8 @@ macro_rules! can {
             const YES: bool = false;
         }
         impl<T> Otherwise for Probe<T> {}
+        // A text can all of it, so both constants are there to be chosen from.
+        let _ = (Probe::<String>::YES, <Probe<String> as Otherwise>::YES);
         Probe::<$kind>::YES
     }};
 }
