@@ -27,6 +27,8 @@ python3 python3
 curl curl
 cvc5 cvc5
 bwrap bubblewrap
+dbus-run-session dbus-daemon
+gnome-keyring-daemon gnome-keyring
 NEEDS
 }
 
@@ -40,18 +42,24 @@ bookworm python3 3.11.*
 bookworm curl 7.88.*
 bookworm cvc5 1.0.*
 bookworm bubblewrap 0.8.*
+bookworm dbus-daemon 1.14.*
+bookworm gnome-keyring 42.*
 trixie git 1:2.47.*
 trixie nodejs 20.*
 trixie python3 3.13.*
 trixie curl 8.14.*
 trixie cvc5 1.1.*
 trixie bubblewrap 0.11.*
+trixie dbus-daemon 1.16.*
+trixie gnome-keyring 48.*
 noble git 1:2.43.*
 noble nodejs 18.19.*
 noble python3 3.12.*
 noble curl 8.5.*
 noble cvc5 1.1.*
 noble bubblewrap 0.9.*
+noble dbus-daemon 1.14.*
+noble gnome-keyring 46.*
 PINS
 }
 

@@ -108,7 +108,7 @@ impl Home {
     /// Whether a file of this name shows that a folder is a daemon's.
     #[must_use]
     pub fn owns(name: &std::ffi::OsStr) -> bool {
-        const OURS: [&str; 8] = [
+        const OURS: [&str; 9] = [
             "palyra.toml",
             "palyrad.sock",
             "palyrad.lock",
@@ -117,6 +117,7 @@ impl Home {
             "digest.key",
             "journal.key",
             "blobs.key",
+            "vault.db",
         ];
         OURS.iter().any(|own| name == *own)
     }

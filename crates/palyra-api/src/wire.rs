@@ -1,6 +1,7 @@
 //! The shapes of requests and answers. Fields are added, never renamed or removed.
 
 pub mod policy;
+pub mod vault;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -142,6 +143,9 @@ pub struct Agent {
     pub workspace: String,
     /// When it was registered.
     pub registered_at: String,
+    /// Whether it may do nothing until a person resumes it.
+    #[serde(default)]
+    pub paused: bool,
 }
 
 /// A wish to register an agent.

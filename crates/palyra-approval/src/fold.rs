@@ -52,6 +52,10 @@ impl Fold for ApprovalsFold {
             | Entry::AppendedOnce { .. }
             | Entry::BlobErased { .. }
             | Entry::ProjectionMended { .. }
+            | Entry::VaultChanged { .. }
+            | Entry::SecretAccessed { .. }
+            | Entry::SecretInArguments { .. }
+            | Entry::AgentResumed { .. }
             | Entry::KeyRotated { .. } => None,
         }
     }
@@ -162,6 +166,10 @@ fn end(record: &mut ApprovalRecord, recorded: &Recorded) {
         | Entry::AppendedOnce { .. }
         | Entry::BlobErased { .. }
         | Entry::ProjectionMended { .. }
+        | Entry::VaultChanged { .. }
+        | Entry::SecretAccessed { .. }
+        | Entry::SecretInArguments { .. }
+        | Entry::AgentResumed { .. }
         | Entry::KeyRotated { .. } => return,
     };
     record.state = state;

@@ -5,6 +5,7 @@
 
 mod journal;
 mod policy;
+mod vault;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ pub use self::journal::{
     Attest, AttestAction, Erase, Journal, JournalAction, Restore, TailFilter, Verify, WhatArg,
 };
 pub use self::policy::{BaselineArg, Policy, PolicyAction, PolicyOver, PolicyPlace};
+pub use self::vault::{PutArgs, Vault, VaultAction};
 use crate::values::{AsAgent, EnvArg, JsonArg};
 
 /// Puts a decision, limits and a durable record in front of every tool call
@@ -90,6 +92,8 @@ pub enum Command {
     Attest(Attest),
     /// List what appeared during calls and was taken away, and put it back
     Quarantine(Quarantine),
+    /// Store secrets sealed; list, rotate, back up and audit them
+    Vault(Vault),
     /// Print a completion script for your shell
     Completions(Completions),
     /// Print the man page, or write one for every command
@@ -115,6 +119,7 @@ impl Command {
             Self::Policy(policy) => &policy.whom,
             Self::Attest(attest) => &attest.whom,
             Self::Quarantine(quarantine) => &quarantine.whom,
+            Self::Vault(vault) => &vault.whom,
         };
         whom.agent.as_ref()
     }
@@ -126,6 +131,35 @@ pub struct Init {
     /// What decides where your policies say nothing else [default: asked on a terminal, or standard]
     #[arg(long, value_enum, value_name = "NAME")]
     pub baseline: Option<BaselineArg>,
+    /// Where the vault's key is kept; chosen once [default: file, the weakest]
+    #[arg(long, value_enum, value_name = "STORE")]
+    pub keystore: Option<KeyStoreArg>,
+}
+
+/// Where the vault's key is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[expect(
+    missing_docs,
+    reason = "clap would print them, and stretch every help text"
+)]
+pub enum KeyStoreArg {
+    File,
+    Passphrase,
+    SecretService,
+    SystemdCredential,
+}
+
+impl KeyStoreArg {
+    /// The word in the configuration.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Passphrase => "passphrase",
+            Self::SecretService => "secret-service",
+            Self::SystemdCredential => "systemd-credential",
+        }
+    }
 }
 
 /// `palyra exec`.
@@ -275,6 +309,11 @@ pub enum AgentsAction {
     List,
     /// Show one agent: for whom it acts, its folder, since when
     Show {
+        /// Its name
+        name: AgentName,
+    },
+    /// Let a paused agent act again
+    Resume {
         /// Its name
         name: AgentName,
     },

@@ -22,12 +22,15 @@ use crate::output::Output;
 use crate::safe;
 
 /// What the daemon may see of our environment; anything else could be meant for the program.
-const KEPT: [&str; 8] = [
+const KEPT: [&str; 10] = [
     "HOME",
     "PALYRA_HOME",
     "XDG_CONFIG_HOME",
     "XDG_STATE_HOME",
     "XDG_RUNTIME_DIR",
+    // Where the vault's key store is: the session's bus, or what systemd handed over.
+    "DBUS_SESSION_BUS_ADDRESS",
+    "CREDENTIALS_DIRECTORY",
     "PATH",
     "LANG",
     "TZ",

@@ -18,6 +18,7 @@ mod restoring;
 mod shell;
 mod status;
 mod tools;
+mod vault;
 
 use serde::de::DeserializeOwned;
 
@@ -50,6 +51,7 @@ pub async fn run(command: Command, output: Output) -> Result<Exit, Failure> {
         Command::Approvals(args) => approvals::run(&args.action, &session()?).await,
         Command::Journal(args) => journal::run(&args.action, &session()?).await,
         Command::Quarantine(args) => quarantine::run(&args.action, &session()?).await,
+        Command::Vault(args) => vault::run(&args.action, &session()?).await,
         Command::Attest(args) => attest::run(&args.action, &session()?).await,
     }
 }

@@ -128,6 +128,86 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         )],
     ),
     (
+        "palyra vault",
+        &[
+            ("palyra vault put github-token", "asks for the value"),
+            ("palyra vault list", "names and ages, never values"),
+            ("palyra vault audit", "who had what, and when"),
+        ],
+    ),
+    (
+        "palyra vault put",
+        &[
+            ("palyra vault put github-token", "asks for the value"),
+            (
+                "palyra vault put db --scope agent:claude < pw.txt",
+                "for one agent, from a file",
+            ),
+            (
+                "palyra vault put gh --audience api.github.com",
+                "where it may be sent",
+            ),
+            ("palyra vault put ci-token --ttl 30d", "it ends by itself"),
+        ],
+    ),
+    (
+        "palyra vault get",
+        &[
+            ("palyra vault get github-token", "asks whether to show it"),
+            ("palyra vault get db --version 2 --yes", "for a script"),
+        ],
+    ),
+    (
+        "palyra vault list",
+        &[("palyra vault list --json", "for a script")],
+    ),
+    (
+        "palyra vault delete",
+        &[("palyra vault delete agent:claude/db", "with every version")],
+    ),
+    (
+        "palyra vault versions",
+        &[("palyra vault versions github-token", "the last 16 are kept")],
+    ),
+    (
+        "palyra vault rotate-key",
+        &[("palyra vault rotate-key", "every data key is wrapped anew")],
+    ),
+    (
+        "palyra vault status",
+        &[("palyra vault status", "open or locked, and its key store")],
+    ),
+    (
+        "palyra vault export",
+        &[
+            ("palyra vault export backup.age", "asks for a passphrase"),
+            (
+                "palyra vault export b.age --recipient age1… --yes",
+                "for the holder of an age key",
+            ),
+        ],
+    ),
+    (
+        "palyra vault import",
+        &[
+            ("palyra vault import backup.age", "asks for its passphrase"),
+            ("palyra vault import b.age --identity key.txt", "an age key"),
+            ("palyra vault import .env --env", "NAME=VALUE lines"),
+        ],
+    ),
+    (
+        "palyra vault audit",
+        &[("palyra vault audit github-token -n 20", "of one secret")],
+    ),
+    (
+        "palyra vault unlock",
+        &[("palyra vault unlock", "asks for the passphrase, if any")],
+    ),
+    (
+        "palyra vault lock",
+        &[("palyra vault lock", "nothing runs until it is unlocked")],
+    ),
+    (
         "palyra agents",
         &[
             (
@@ -154,6 +234,13 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     (
         "palyra agents show",
         &[("palyra agents show claude", "one agent")],
+    ),
+    (
+        "palyra agents resume",
+        &[(
+            "palyra agents resume claude",
+            "it was paused; it may act again",
+        )],
     ),
     (
         "palyra agents remove",

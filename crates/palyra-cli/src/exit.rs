@@ -117,9 +117,14 @@ impl Meaning {
             "program_not_found" => Self::NotFound,
             "program_not_executable" => Self::NotExecutable,
             "sandbox_unavailable" | "sandbox_degraded" => Self::NoSandbox,
-            "denied_by_policy" | "policy_unavailable" | "rate_limited" | "budget_exhausted" => {
-                Self::Denied
-            }
+            "denied_by_policy"
+            | "policy_unavailable"
+            | "rate_limited"
+            | "budget_exhausted"
+            | "secret_in_arguments"
+            | "agent_paused"
+            | "vault_locked"
+            | "presence_needed" => Self::Denied,
             "approval_denied" | "approval_expired" | "approval_cancelled" | "grant_spent" => {
                 Self::NotApproved
             }

@@ -17,6 +17,7 @@ pub mod exit;
 pub mod failure;
 pub mod folders;
 pub mod help;
+pub mod hidden;
 pub mod output;
 pub mod place;
 pub mod safe;

@@ -30,6 +30,12 @@ pub enum DenialCode {
     BudgetExhausted,
     /// The daemon is on its way down.
     ShuttingDown,
+    /// The vault's key is not here, or its file is not the one it was.
+    VaultLocked,
+    /// A value of the vault stands in the arguments.
+    SecretInArguments,
+    /// The agent did something for which it may do nothing more until a person says so.
+    AgentPaused,
 }
 
 impl DenialCode {
@@ -50,6 +56,9 @@ impl DenialCode {
             Self::RateLimited => "rate_limited",
             Self::BudgetExhausted => "budget_exhausted",
             Self::ShuttingDown => "shutting_down",
+            Self::VaultLocked => "vault_locked",
+            Self::SecretInArguments => "secret_in_arguments",
+            Self::AgentPaused => "agent_paused",
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::digest::{Digest, PlanSeal, RecordedDigest};
 use crate::facts::Origin;
 use crate::id::{ApprovalId, CallId};
 use crate::principal::{AgentName, Principal, UserName};
+use crate::secret::{SecretAccess, SecretRef, VaultChange};
 use crate::time::Timestamp;
 use crate::tool::ToolName;
 
@@ -30,6 +31,8 @@ pub enum Stream {
     Daemon,
     /// What concerns the journal itself: its keys.
     Journal,
+    /// The vault: each change, and each value that left it.
+    Vault,
 }
 
 impl std::fmt::Display for Stream {
@@ -41,6 +44,7 @@ impl std::fmt::Display for Stream {
             Self::Policy => f.write_str("policy"),
             Self::Daemon => f.write_str("daemon"),
             Self::Journal => f.write_str("journal"),
+            Self::Vault => f.write_str("vault"),
         }
     }
 }
@@ -304,6 +308,52 @@ pub enum Entry {
         /// What both of them signed; only the new one, if the old one was lost.
         note: String,
     },
+    /// The vault changed: its generation, and what it is committed to. In the vault's stream.
+    VaultChanged {
+        /// Counts every change of the vault.
+        generation: u64,
+        /// Of the vault's signed head.
+        head: Digest,
+        /// What changed.
+        #[serde(flatten)]
+        change: VaultChange,
+        /// Who wanted it, when somebody did.
+        by: Option<Principal>,
+        /// Whether this was written late, because a daemon ended between the two commits.
+        mended: bool,
+    },
+    /// A value is about to leave the vault. In the vault's stream, before it does.
+    SecretAccessed {
+        /// Which secret.
+        secret: SecretRef,
+        /// Which version of it.
+        version: u64,
+        /// How.
+        access: SecretAccess,
+        /// By whom.
+        by: Principal,
+        /// For which call, when it is for one.
+        call: Option<CallId>,
+    },
+    /// A call's arguments held a value of the vault: it was refused, and its arguments were not
+    /// recorded. Never which value.
+    SecretInArguments {
+        /// Whose call.
+        principal: Principal,
+        /// Of which tool.
+        tool: String,
+        /// How often, since the agent was last resumed.
+        times: u64,
+        /// Whether the agent is paused from here on.
+        paused: bool,
+    },
+    /// A paused agent may act again.
+    AgentResumed {
+        /// Its name.
+        name: AgentName,
+        /// Who wanted it.
+        by: UserName,
+    },
 }
 
 impl Entry {
@@ -335,6 +385,10 @@ impl Entry {
             Self::AppendedOnce { .. } => "appended_once",
             Self::ProjectionMended { .. } => "projection_mended",
             Self::KeyRotated { .. } => "key_rotated",
+            Self::VaultChanged { .. } => "vault_changed",
+            Self::SecretAccessed { .. } => "secret_accessed",
+            Self::SecretInArguments { .. } => "secret_in_arguments",
+            Self::AgentResumed { .. } => "agent_resumed",
         }
     }
 }

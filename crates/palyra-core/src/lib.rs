@@ -23,6 +23,7 @@ pub mod principal;
 pub mod render;
 pub mod risk;
 pub mod scope;
+pub mod secret;
 pub mod time;
 pub mod tool;
 
@@ -42,5 +43,9 @@ pub use plan::{
 pub use principal::{AgentName, Principal, UserName};
 pub use risk::{ProgramFacts, ProgramGroup, Risk, RiskLevel};
 pub use scope::{Scope, ScopeKey, ScopeKind};
+pub use secret::{
+    Audience, Injection, InjectionPlace, InjectionTable, SecretAccess, SecretName, SecretRef,
+    SecretValue, VaultChange, VaultScope,
+};
 pub use time::{Clock, Span, SystemClock, Timestamp};
 pub use tool::{ToolCapability, ToolMetadata, ToolName, ToolProposal};

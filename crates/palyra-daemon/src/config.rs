@@ -8,6 +8,7 @@ use palyra_gateway::{Budget, FloodLimits};
 use palyra_policy::Baseline;
 use palyra_policy::operator::settings as policy;
 use palyra_sandbox::TierCBackend;
+use palyra_vault::KeyStoreKind;
 use serde::Deserialize;
 
 /// A configuration that cannot be used.
@@ -46,6 +47,7 @@ pub struct ConfigFile {
     floods: FloodsPart,
     #[serde(deserialize_with = "files")]
     files: Vec<FsRule>,
+    vault: VaultPart,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -132,6 +134,12 @@ struct FloodsPart {
     proposals_per_minute: Option<usize>,
 }
 
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct VaultPart {
+    keystore: Option<KeyStoreKind>,
+}
+
 /// How log lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
@@ -167,6 +175,8 @@ pub struct Config {
     pub floods: FloodLimits,
     /// What calls may do with files, besides what is usual.
     pub rules: Vec<FsRule>,
+    /// Where the vault's key is.
+    pub keystore: KeyStoreKind,
 }
 
 impl ConfigFile {
@@ -215,6 +225,7 @@ impl ConfigFile {
             tier_c_backend: self.sandbox.tier_c_backend,
             rules: self.files,
             approval_wait: span(self.approvals.wait, palyra_approval::DEFAULT_WAIT),
+            keystore: self.vault.keystore.unwrap_or(KeyStoreKind::File),
             budget: Budget {
                 calls: self.budget.calls.unwrap_or(budget.calls),
                 wall: span(self.budget.wall, budget.wall),

@@ -5,7 +5,7 @@ use utoipa::OpenApi;
 
 use crate::routes::{
     agents, approvals, calls, doctor, journal, judging, keeping, policy, proofs, quarantine,
-    status, tools,
+    status, tools, vault,
 };
 
 /// The whole API.
@@ -28,6 +28,19 @@ use crate::routes::{
         agents::add,
         agents::show,
         agents::remove,
+        agents::resume,
+        vault::status,
+        vault::list,
+        vault::put,
+        vault::versions,
+        vault::reveal,
+        vault::delete,
+        vault::rotate,
+        vault::unlock,
+        vault::lock,
+        vault::export,
+        vault::import,
+        vault::audit,
         calls::call,
         calls::list,
         calls::show,

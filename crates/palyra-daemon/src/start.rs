@@ -13,6 +13,7 @@ use palyra_core::{Clock, SystemClock, Timestamp};
 use palyra_gateway::calls::CallsFold;
 use palyra_gateway::policies::{PolicyBesideFold, PolicyPlace, PolicyVersionsFold};
 use palyra_gateway::tools::Registry;
+use palyra_gateway::vault::{VaultFold, VaultPlace};
 use palyra_gateway::{GatewayService, People, Settings};
 use palyra_identity::AgentsFold;
 use palyra_journal::JournalStore;
@@ -195,6 +196,7 @@ async fn open_gateway(
         Box::new(AgentsFold),
         Box::new(PolicyVersionsFold),
         Box::new(PolicyBesideFold),
+        Box::new(VaultFold),
     ];
     let path = home.journal();
     let keys = folders::journal_keys(home)?;
@@ -215,6 +217,11 @@ async fn open_gateway(
             .filter_map(|home| home.canonicalize().ok())
             .collect(),
         people,
+        vault: VaultPlace {
+            folder: home.state().canonicalize()?,
+            keystore: config.keystore,
+            credentials: std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from),
+        },
     };
     let policies = PolicyPlace {
         folder: home.policies(),

@@ -202,6 +202,7 @@ async fn open(folder: &std::path::Path, calls: i64) -> (GatewayService, Caller) 
         rules: Vec::new(),
         user_homes: Vec::new(),
         people: People::of("", folder.to_owned()),
+        vault: palyra_gateway::vault::VaultPlace::key_file(folder.to_owned()),
     };
     let gateway = GatewayService::open(
         place,

@@ -111,6 +111,8 @@ impl CallState {
             DenialCode::DeniedByPolicy
             | DenialCode::PolicyUnavailable
             | DenialCode::RateLimited
+            | DenialCode::SecretInArguments
+            | DenialCode::AgentPaused
             | DenialCode::BudgetExhausted => Self::Denied,
             DenialCode::ApprovalDenied | DenialCode::GrantSpent => Self::ApprovalDenied,
             DenialCode::ApprovalExpired => Self::ApprovalExpired,
@@ -118,7 +120,9 @@ impl CallState {
                 Self::Cancelled
             }
             DenialCode::SandboxUnavailable => Self::SandboxUnavailable,
-            DenialCode::JournalUnavailable | DenialCode::PlanChanged => Self::Failed,
+            DenialCode::JournalUnavailable | DenialCode::VaultLocked | DenialCode::PlanChanged => {
+                Self::Failed
+            }
         }
     }
 
@@ -216,6 +220,10 @@ impl Fold for CallsFold {
             | Entry::DaemonStarted { .. }
             | Entry::AppendedOnce { .. }
             | Entry::ProjectionMended { .. }
+            | Entry::VaultChanged { .. }
+            | Entry::SecretAccessed { .. }
+            | Entry::SecretInArguments { .. }
+            | Entry::AgentResumed { .. }
             | Entry::KeyRotated { .. } => None,
         }
     }
@@ -311,6 +319,10 @@ fn next(mut row: CallRow, recorded: &Recorded) -> CallRow {
         | Entry::DaemonStarted { .. }
         | Entry::AppendedOnce { .. }
         | Entry::ProjectionMended { .. }
+        | Entry::VaultChanged { .. }
+        | Entry::SecretAccessed { .. }
+        | Entry::SecretInArguments { .. }
+        | Entry::AgentResumed { .. }
         | Entry::KeyRotated { .. } => {}
     }
     row

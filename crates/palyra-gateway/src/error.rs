@@ -84,10 +84,13 @@ impl Refusal {
             | Code::ApprovalCancelled
             | Code::CallerGone
             | Code::GrantSpent
+            | Code::SecretInArguments
+            | Code::AgentPaused
             | Code::PlanChanged => RefusalKind::Forbidden,
-            Code::JournalUnavailable | Code::SandboxUnavailable | Code::ShuttingDown => {
-                RefusalKind::Unavailable
-            }
+            Code::JournalUnavailable
+            | Code::SandboxUnavailable
+            | Code::ShuttingDown
+            | Code::VaultLocked => RefusalKind::Unavailable,
         };
         Self::new(kind, code.as_str(), reason, next_step)
     }

@@ -25,6 +25,7 @@ mod registrations;
 mod resolver;
 pub mod service;
 pub mod tools;
+pub mod vault;
 mod waiting;
 mod workspace;
 

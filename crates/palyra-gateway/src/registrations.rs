@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use palyra_core::AgentName;
-use palyra_core::entry::Stream;
+use palyra_core::entry::{Entry, Stream};
 use palyra_identity::{Agent, Agents, check_agent_workspace};
 use palyra_journal::Expected;
 use palyra_policy::{Action, Resource};
@@ -121,7 +121,30 @@ impl GatewayService {
         Ok(agent)
     }
 
-    fn reread_agents(&self) -> Result<(), Refusal> {
+    /// Lets a paused agent act again.
+    ///
+    /// # Errors
+    /// Policy forbids it, or there is none of this name.
+    pub async fn resume_agent(&self, caller: &Caller, name: &str) -> Result<Agent, Refusal> {
+        let name = agent_name(name)?;
+        self.allowed(caller, Action::AgentManage, Resource::Agents)?;
+        let _one_at_a_time = self.0.registry_change.lock().await;
+        let known = self.0.agents().get(&name).cloned();
+        known.ok_or_else(|| no_agent(&name))?;
+        let entry = Entry::AgentResumed {
+            name: name.clone(),
+            by: caller.principal.user().clone(),
+        };
+        self.0
+            .journal
+            .append_if(Stream::Agents, Expected::Any, vec![entry])
+            .await?;
+        self.reread_agents()?;
+        let resumed = self.0.agents().get(&name).cloned();
+        resumed.ok_or_else(|| no_agent(&name))
+    }
+
+    pub(crate) fn reread_agents(&self) -> Result<(), Refusal> {
         let agents: Agents = recovery::agents(&self.0.journal)?;
         let pairs = agents
             .iter()

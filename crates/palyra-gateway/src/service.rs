@@ -28,6 +28,7 @@ use crate::floods::{FloodLimits, Flooded, Floods};
 use crate::people::People;
 use crate::policies::{Keeper, PolicyPlace};
 use crate::tools::{Place, Registry, unknown};
+use crate::vault::{VaultKeeper, VaultPlace};
 use crate::waiting::Waiting;
 use crate::{feeding, recovery, workspace};
 
@@ -48,6 +49,8 @@ pub struct Settings {
     pub user_homes: Vec<PathBuf>,
     /// Who lives where.
     pub people: People,
+    /// Where secrets are kept.
+    pub vault: VaultPlace,
 }
 
 /// Who calls, on which connection.
@@ -105,6 +108,7 @@ pub(crate) struct Inner {
     pub(crate) journal: JournalStore,
     pub(crate) sandbox: Sandbox,
     pub(crate) registry: Registry,
+    pub(crate) vault: VaultKeeper,
     pub(crate) settings: Settings,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) agents: RwLock<Agents>,
@@ -156,6 +160,8 @@ impl GatewayService {
         let policy = Arc::clone(policies.engine());
         let interrupted = recovery::close_what_was_left(&journal).await?;
         let agents = recovery::agents(&journal)?;
+        let vault = settings.vault.clone();
+        let vault = VaultKeeper::open(vault, journal.clone(), Arc::clone(&clock)).await;
         let metadata: Vec<_> = registry.iter().map(|tool| tool.metadata.clone()).collect();
         policy.set_tools(&metadata)?;
         policy.set_agents(
@@ -169,6 +175,7 @@ impl GatewayService {
             journal,
             sandbox,
             registry,
+            vault,
             settings,
             clock,
             agents: RwLock::new(agents),
@@ -216,6 +223,7 @@ impl GatewayService {
             return Err(stopping());
         }
         let calls_last_minute = self.admit_proposal(caller, &wanted).await?;
+        self.screen(caller, &wanted).await?;
         let tool = self.0.registry.find(&wanted.tool);
         let tool = tool.ok_or_else(|| unknown(&wanted.tool, self.listed(caller)))?;
         let agent = self.0.agent_of(&caller.principal)?;

@@ -20,6 +20,12 @@ pub struct Agent {
     pub workspace: PathBuf,
     /// Since when.
     pub registered_at: Timestamp,
+    /// How often its arguments held a secret, since it was last resumed.
+    #[serde(default)]
+    pub secret_hits: u64,
+    /// Whether it may do nothing until a person resumes it.
+    #[serde(default)]
+    pub paused: bool,
 }
 
 /// Why the registry does not change.
@@ -96,7 +102,12 @@ impl Fold for AgentsFold {
 
     fn key(&self, recorded: &Recorded) -> Option<String> {
         match &recorded.entry {
-            Entry::AgentAdded { name, .. } | Entry::AgentRemoved { name } => Some(name.to_string()),
+            Entry::AgentAdded { name, .. }
+            | Entry::AgentRemoved { name }
+            | Entry::AgentResumed { name, .. } => Some(name.to_string()),
+            Entry::SecretInArguments { principal, .. } => {
+                principal.agent().map(ToString::to_string)
+            }
             Entry::Proposed { .. }
             | Entry::Decided { .. }
             | Entry::ApprovalRequested { .. }
@@ -118,11 +129,28 @@ impl Fold for AgentsFold {
             | Entry::AppendedOnce { .. }
             | Entry::BlobErased { .. }
             | Entry::ProjectionMended { .. }
-            | Entry::KeyRotated { .. } => None,
+            | Entry::KeyRotated { .. }
+            | Entry::VaultChanged { .. }
+            | Entry::SecretAccessed { .. } => None,
         }
     }
 
     fn fold(&self, before: Option<&[u8]>, recorded: &Recorded) -> Option<Row> {
+        let known = || before.and_then(|value| serde_json::from_slice::<Agent>(value).ok());
+        if let Entry::SecretInArguments { times, paused, .. } = &recorded.entry {
+            return row(&Agent {
+                secret_hits: *times,
+                paused: *paused,
+                ..known()?
+            });
+        }
+        if let Entry::AgentResumed { .. } = &recorded.entry {
+            return row(&Agent {
+                secret_hits: 0,
+                paused: false,
+                ..known()?
+            });
+        }
         let Entry::AgentAdded {
             name,
             user,
@@ -133,20 +161,24 @@ impl Fold for AgentsFold {
         };
         // Two registrations can race to the journal. The first one wins: the second must not
         // move a registered agent to another folder or another person.
-        let registered = before.and_then(|value| serde_json::from_slice::<Agent>(value).ok());
-        let agent = registered.unwrap_or_else(|| Agent {
+        let agent = known().unwrap_or_else(|| Agent {
             name: name.clone(),
             user: user.clone(),
             workspace: workspace.clone(),
             registered_at: recorded.at,
+            secret_hits: 0,
+            paused: false,
         });
-        let value = serde_json::to_vec(&agent).ok()?;
-        Some(Row {
-            key: name.to_string(),
-            state: ACTIVE.to_owned(),
-            value,
-        })
+        row(&agent)
     }
+}
+
+fn row(agent: &Agent) -> Option<Row> {
+    Some(Row {
+        key: agent.name.to_string(),
+        state: ACTIVE.to_owned(),
+        value: serde_json::to_vec(agent).ok()?,
+    })
 }
 
 /// Who is registered, as one reader sees it.

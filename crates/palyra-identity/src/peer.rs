@@ -112,6 +112,8 @@ mod tests {
             user: user.parse().unwrap(),
             workspace: "/src".into(),
             registered_at: Timestamp::from_millis(0),
+            secret_hits: 0,
+            paused: false,
         }
     }
 

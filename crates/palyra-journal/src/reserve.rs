@@ -177,6 +177,10 @@ const fn is_no_beginning(entry: &Entry) -> bool {
         | Entry::Flooded { .. }
         | Entry::DaemonStarted { .. }
         | Entry::AppendedOnce { .. }
+        | Entry::VaultChanged { .. }
+        | Entry::SecretAccessed { .. }
+        | Entry::SecretInArguments { .. }
+        | Entry::AgentResumed { .. }
         | Entry::KeyRotated { .. }
         | Entry::BlobErased { .. } => true,
         Entry::ApprovalRequested { .. }

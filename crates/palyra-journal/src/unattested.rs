@@ -54,6 +54,10 @@ const fn matters(entry: &Entry) -> bool {
         | Entry::AppendedOnce { .. }
         | Entry::BlobErased { .. }
         | Entry::ProjectionMended { .. }
+        | Entry::VaultChanged { .. }
+        | Entry::SecretAccessed { .. }
+        | Entry::SecretInArguments { .. }
+        | Entry::AgentResumed { .. }
         | Entry::KeyRotated { .. } => false,
     }
 }

@@ -154,7 +154,7 @@ impl<'a> Judge<'a> {
         }
         let entities = match request.resource {
             // These have nothing but a name and what they are in: no schema can find fault.
-            Resource::Program(_) | Resource::Path(_) | Resource::Host(_) => {
+            Resource::Program(_) | Resource::Path(_) | Resource::Host(_) | Resource::Secret(_) => {
                 let verb = policies.actions.get(&words.action(request.action)).cloned();
                 world.around(None, verb.into_iter().chain([record]), named)?
             }

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::path::{Component, Path};
 
 use cedar_policy::{Entity, EntityUid};
-use palyra_core::{Denial, EgressHost, ProgramFacts};
+use palyra_core::{Denial, EgressHost, ProgramFacts, SecretRef, VaultScope};
 
 use crate::error::unavailable;
 use crate::vocabulary::Vocabulary;
@@ -42,6 +42,27 @@ pub(crate) fn path(words: &Vocabulary, path: &Path) -> Result<Entity, Denial> {
 pub(crate) fn host(words: &Vocabulary, host: &EgressHost) -> Entity {
     let domains = host.domains().map(|domain| words.domain(domain));
     entity(words.host(host.as_str()), domains)
+}
+
+/// A secret: in whom or what it is for, and in its scope as the vault spells it.
+pub(crate) fn secret(words: &Vocabulary, secret: &SecretRef) -> Entity {
+    let scope = &secret.scope;
+    let whose = match scope {
+        VaultScope::Global | VaultScope::Session(_) => None,
+        VaultScope::Principal(name) => Some(words.user(name)),
+        VaultScope::Agent(name) => Some(words.agent(name)),
+        VaultScope::Channel(name) => Some(words.channel_named(name.as_str())),
+        VaultScope::Skill(name) => Some(words.skill(name.as_str())),
+        VaultScope::Tool(name) => Some(words.tool(name)),
+    };
+    let spelled = [
+        words.vault_scope(scope.kind()),
+        words.vault_scope(&scope.to_string()),
+    ];
+    entity(
+        words.secret(&secret.to_string()),
+        spelled.into_iter().chain(whose),
+    )
 }
 
 /// The path as text, when it is absolute, in its normal form, and not too deep.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use palyra_core::{
-    AgentName, Channel, DeviceId, EgressHost, Facts, Principal, ProgramFacts, ToolName,
+    AgentName, Channel, DeviceId, EgressHost, Facts, Principal, ProgramFacts, SecretRef, ToolName,
 };
 
 /// Which facts a question needs.
@@ -79,9 +79,9 @@ actions! {
     /// Ask a person about that.
     NetConnectAsk: Ask = "net.connect.ask", "connect to, or have a person asked about,";
     /// Use a secret without seeing it, as an effect of a call.
-    SecretUse: Run = "secret.use", "use";
+    VaultUse: Run = "vault.use", "use";
     /// Ask a person about that.
-    SecretUseAsk: Ask = "secret.use.ask", "use, or have a person asked about,";
+    VaultUseAsk: Ask = "vault.use.ask", "use, or have a person asked about,";
     /// Be given a secret's value, as an effect of a call.
     SecretRead: Run = "secret.read", "read";
     /// Ask a person about that.
@@ -115,7 +115,7 @@ actions! {
     /// See the models of the compatible API.
     CompatModels: Api = "compat.models", "see the models of";
     /// See the names of secrets.
-    VaultList: Api = "vault.list", "see the names of secrets of";
+    VaultList: Api = "vault.list", "see the name of";
     /// Set a timer.
     CronCreate: Api = "cron.create", "set a timer of";
     /// Change a timer.
@@ -127,7 +127,7 @@ actions! {
     /// Chat by the compatible API.
     CompatChat: Api = "compat.chat", "chat through";
     /// Store a secret.
-    VaultPut: Api = "vault.put", "store secrets in";
+    VaultPut: Api = "vault.put", "store";
     /// Rotate a secret or the key of all.
     VaultRotate: Api = "vault.rotate", "rotate";
     /// Delete a timer.
@@ -142,6 +142,10 @@ actions! {
     VaultGet: Api = "vault.get", "reveal";
     /// Ask a person about that.
     VaultGetAsk: Api = "vault.get.ask", "reveal, or have a person asked about,";
+    /// Take every secret out.
+    VaultExport: Api = "vault.export", "export the secrets of";
+    /// Lock, unlock, change the key.
+    VaultManage: Api = "vault.manage", "manage the vault of";
     /// Delete a secret.
     VaultDelete: Api = "vault.delete", "delete";
     /// Ask a person about that.
@@ -203,6 +207,8 @@ pub enum Resource {
     Path(PathBuf),
     /// A host.
     Host(EgressHost),
+    /// A stored secret, in its scope.
+    Secret(SecretRef),
 }
 
 impl std::fmt::Display for Resource {
@@ -217,6 +223,7 @@ impl std::fmt::Display for Resource {
             Self::Program(known) => write!(f, "`{}`", known.program.display()),
             Self::Path(path) => write!(f, "`{}`", path.display()),
             Self::Host(name) => write!(f, "`{name}`"),
+            Self::Secret(secret) => write!(f, "the secret `{secret}`"),
         }
     }
 }

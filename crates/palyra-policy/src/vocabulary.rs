@@ -20,6 +20,9 @@ pub(crate) struct Vocabulary {
     path: EntityTypeName,
     host: EntityTypeName,
     domain: EntityTypeName,
+    skill: EntityTypeName,
+    secret: EntityTypeName,
+    vault_scope: EntityTypeName,
     action: EntityTypeName,
     pub(crate) daemon: EntityUid,
     /// One entity stands for "the record in question": a request is about one record at a time.
@@ -41,6 +44,9 @@ impl Vocabulary {
             path: type_name("Path")?,
             host: type_name("Host")?,
             domain: type_name("Domain")?,
+            skill: type_name("Skill")?,
+            secret: type_name("Secret")?,
+            vault_scope: type_name("VaultScope")?,
             action: type_name("Action")?,
             daemon: uid(&type_name("Daemon")?, "palyrad"),
             call: uid(&type_name("Call")?, "this"),
@@ -90,6 +96,22 @@ impl Vocabulary {
 
     pub(crate) fn domain(&self, name: &str) -> EntityUid {
         uid(&self.domain, name)
+    }
+
+    pub(crate) fn channel_named(&self, name: &str) -> EntityUid {
+        uid(&self.channel, name)
+    }
+
+    pub(crate) fn skill(&self, name: &str) -> EntityUid {
+        uid(&self.skill, name)
+    }
+
+    pub(crate) fn secret(&self, name: &str) -> EntityUid {
+        uid(&self.secret, name)
+    }
+
+    pub(crate) fn vault_scope(&self, name: &str) -> EntityUid {
+        uid(&self.vault_scope, name)
     }
 
     pub(crate) fn action(&self, action: Action) -> EntityUid {

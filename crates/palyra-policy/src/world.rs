@@ -217,6 +217,7 @@ impl World {
             Resource::Program(known) => Ok(made(places::program(words, known)?)),
             Resource::Path(path) => Ok(made(places::path(words, path)?)),
             Resource::Host(host) => Ok(made(places::host(words, host))),
+            Resource::Secret(secret) => Ok(made(places::secret(words, secret))),
         }
     }
 

@@ -41,6 +41,12 @@ pub(super) async fn run(action: &AgentsAction, session: &Session) -> Result<Exit
             let agent: Agent = super::get(session, &format!("{PATH}/{name}")).await?;
             output.answer(&agent, render)?;
         }
+        AgentsAction::Resume { name } => {
+            let mut client = session.connect().await?;
+            let path = format!("{PATH}/{name}/resume");
+            let agent: Agent = in_time(client.post(&path, &serde_json::json!({}))).await?;
+            output.answer(&agent, render)?;
+        }
         AgentsAction::Remove { name } => {
             let mut client = session.connect().await?;
             let agent: Agent = in_time(client.delete(&format!("{PATH}/{name}"))).await?;
@@ -89,6 +95,12 @@ fn render(agent: &Agent) -> String {
         .with("agent", format!("agent:{}", agent.name))
         .with("acts for", &agent.user)
         .with("workspace", &agent.workspace)
+        .maybe(
+            "paused",
+            agent
+                .paused
+                .then_some("yes: its calls held secrets; `palyra agents resume`"),
+        )
         .with(
             "registered",
             Cell::rendered(when::instant(&agent.registered_at, SystemClock.now())),

@@ -7,7 +7,7 @@ use palyra_api::Home;
 use palyra_policy::{Baseline, UnknownBaseline};
 
 use super::policy;
-use crate::args::Init;
+use crate::args::{Init, KeyStoreArg};
 use crate::exit::{Exit, Meaning};
 use crate::failure::Failure;
 use crate::folders::{self, Folder};
@@ -18,6 +18,8 @@ use crate::safe;
 const CONFIG: &str = include_str!("palyra.toml");
 /// The line of it that is written live.
 const BASELINE: &str = "#baseline = \"standard\"";
+/// And the one about the vault's key.
+const KEYSTORE: &str = "#keystore = \"file\"";
 
 /// What `init` found and did.
 #[derive(Debug, serde::Serialize)]
@@ -27,6 +29,8 @@ struct Done {
     config_written: bool,
     /// What decides where the operator's policies say nothing else.
     baseline: &'static str,
+    /// Where the vault's key is kept.
+    keystore: String,
     folders: Vec<Folder>,
 }
 
@@ -41,14 +45,21 @@ pub(super) fn run(args: &Init, output: &Output) -> Result<Exit, Failure> {
         (None, true) => policy::configured_baseline()?,
         (None, false) => ask(output)?,
     };
-    let config_written = !there && write_new(&config, wanted)?;
+    let asked = args.keystore.map(KeyStoreArg::as_str);
+    let keystore = asked.unwrap_or("file");
+    let config_written = !there && write_new(&config, wanted, keystore)?;
     if !config_written && given.is_some() {
         is_configured(&config, wanted)?;
     }
+    let keystore = match config_written {
+        true => keystore.to_owned(),
+        false => configured_keystore(&config, asked)?,
+    };
     let done = Done {
         config_written,
         config,
         baseline: wanted.as_str(),
+        keystore,
         folders,
     };
     output.answer(&done, render)?;
@@ -71,6 +82,30 @@ fn is_configured(config: &Path, wanted: Baseline) -> Result<(), Failure> {
         ),
         format!("set `baseline = \"{wanted}\"` under `[policy]` in it, then restart the daemon"),
     ))
+}
+
+/// The key store that the file names, which must be the one that was asked for.
+fn configured_keystore(config: &Path, asked: Option<&str>) -> Result<String, Failure> {
+    let text = std::fs::read_to_string(config).unwrap_or_default();
+    let table: toml::Table = toml::from_str(&text).unwrap_or_default();
+    let found = table.get("vault").and_then(|vault| vault.get("keystore"));
+    let found = found.and_then(toml::Value::as_str).unwrap_or("file");
+    match asked {
+        Some(asked) if asked != found => Err(Failure::new(
+            Meaning::Error,
+            "config_exists",
+            format!(
+                "`{}` is there already, with the key store `{}`, and is left as it is",
+                safe::line(&config.display().to_string()),
+                safe::line(found)
+            ),
+            format!(
+                "where no vault was made yet, set `keystore = \"{asked}\"` under `[vault]` in it; \
+                 a vault keeps the store it was made with"
+            ),
+        )),
+        Some(_) | None => Ok(found.to_owned()),
+    }
 }
 
 /// Asks a person at a terminal; nobody else is asked.
@@ -106,14 +141,17 @@ const fn meaning(baseline: Baseline) -> &'static str {
 }
 
 /// The file, with this baseline chosen.
-fn config_with(baseline: Baseline) -> String {
+fn config_with(baseline: Baseline, keystore: &str) -> String {
     let what = meaning(baseline);
     let chosen = format!("# {baseline}: {what}.\nbaseline = \"{baseline}\"");
-    CONFIG.replacen(BASELINE, &chosen, 1)
+    let key = format!("keystore = \"{keystore}\"");
+    CONFIG
+        .replacen(BASELINE, &chosen, 1)
+        .replacen(KEYSTORE, &key, 1)
 }
 
 /// Writes the file unless something of that name is there, a dangling link included.
-fn write_new(path: &Path, baseline: Baseline) -> Result<bool, Failure> {
+fn write_new(path: &Path, baseline: Baseline, keystore: &str) -> Result<bool, Failure> {
     let mut file = match folders::private_file()
         .write(true)
         .create_new(true)
@@ -124,7 +162,7 @@ fn write_new(path: &Path, baseline: Baseline) -> Result<bool, Failure> {
         Err(error) => return Err(folders::unusable(path, &error)),
     };
     let wrote = file
-        .write_all(config_with(baseline).as_bytes())
+        .write_all(config_with(baseline, keystore).as_bytes())
         .and_then(|()| file.sync_all());
     wrote.map(|()| true).map_err(|error| {
         // Half a file would be taken for the operator's own the next time.
@@ -149,7 +187,12 @@ fn render(done: &Done) -> String {
             safe::line(&path)
         )
     };
-    lines.map(line).collect()
+    let weakest = match done.keystore.as_str() {
+        "file" => " (the weakest: a file; `palyra init --keystore` names others)",
+        _ => "",
+    };
+    let keystore = format!("key store  {}{weakest}\n", safe::line(&done.keystore));
+    lines.map(line).chain([keystore]).collect()
 }
 
 #[cfg(test)]
@@ -168,12 +211,13 @@ mod tests {
     }
 
     #[test]
-    fn the_chosen_baseline_is_the_one_live_setting() {
+    fn the_chosen_baseline_and_key_store_are_the_live_settings() {
         for baseline in Baseline::ALL {
-            let text = config_with(baseline);
+            let text = config_with(baseline, "passphrase");
             let live = |line: &&str| !line.is_empty() && !line.starts_with(['#', '[']);
             let live: Vec<&str> = text.lines().filter(live).collect();
-            assert_eq!(live, [format!("baseline = \"{baseline}\"")]);
+            let wanted = format!("baseline = \"{baseline}\"");
+            assert_eq!(live, [wanted.as_str(), "keystore = \"passphrase\""]);
             let settings: toml::Table = toml::from_str(&text).unwrap();
             assert_eq!(
                 settings["policy"]["baseline"].as_str(),

@@ -309,6 +309,26 @@ fn words(entry: &Entry) -> String {
             unknown,
         } => format!("{name}: {wrong} rows wrong, {missing} missing, {unknown} unknown"),
         Entry::KeyRotated { previous, next, .. } => format!("{next} after {previous}"),
+        Entry::VaultChanged {
+            generation, change, ..
+        } => format!("generation {generation}: {}", super::vault::change(change)),
+        Entry::SecretAccessed {
+            secret,
+            version,
+            access,
+            by,
+            ..
+        } => format!("{secret} version {version} {} by {by}", access.as_str()),
+        Entry::SecretInArguments {
+            principal,
+            tool,
+            times,
+            paused,
+        } => format!(
+            "{principal} gave a secret to {tool}, {times} times{}",
+            if *paused { "; it is paused" } else { "" }
+        ),
+        Entry::AgentResumed { name, by } => format!("agent:{name} by {by}"),
     }
 }
 

@@ -56,11 +56,23 @@ pub(crate) async fn remove(
     )))
 }
 
+#[utoipa::path(post, path = "/api/v1/agents/{name}/resume", operation_id = "resume_agent", params(("name" = String, Path,)), responses((status = 200, body = Agent), (status = "4XX", body = ErrorBody)))]
+pub(crate) async fn resume(
+    State(app): State<App>,
+    Who(caller): Who,
+    Named(name): Named,
+) -> Result<Json<Agent>, Refused> {
+    Ok(Json(on_the_wire(
+        app.gateway.resume_agent(&caller, &name).await?,
+    )))
+}
+
 fn on_the_wire(agent: palyra_identity::Agent) -> Agent {
     Agent {
         name: agent.name.to_string(),
         user: agent.user.to_string(),
         workspace: agent.workspace.display().to_string(),
         registered_at: agent.registered_at.to_string(),
+        paused: agent.paused,
     }
 }

@@ -210,7 +210,7 @@ pub(super) async fn typed_body_of<T: DeserializeOwned>(
     Ok((whole, meant))
 }
 
-async fn whole_body(mut body: Body, most: usize) -> Result<Bytes, Refused> {
+pub(super) async fn whole_body(mut body: Body, most: usize) -> Result<Bytes, Refused> {
     let mut kept = Vec::new();
     let mut read = 0;
     while let Some(frame) = body.frame().await {

@@ -12,6 +12,7 @@ pub mod proofs;
 pub mod quarantine;
 pub mod status;
 pub mod tools;
+pub mod vault;
 
 use std::sync::Arc;
 
@@ -68,6 +69,18 @@ pub fn router(gateway: GatewayService, about: About) -> Router {
             "/api/v1/agents/{name}",
             get(agents::show).delete(agents::remove),
         )
+        .route("/api/v1/agents/{name}/resume", post(agents::resume))
+        .route("/api/v1/vault", get(vault::status))
+        .route("/api/v1/vault/secrets", get(vault::list).post(vault::put))
+        .route("/api/v1/vault/versions", get(vault::versions))
+        .route("/api/v1/vault/reveal", post(vault::reveal))
+        .route("/api/v1/vault/delete", post(vault::delete))
+        .route("/api/v1/vault/rotate", post(vault::rotate))
+        .route("/api/v1/vault/unlock", post(vault::unlock))
+        .route("/api/v1/vault/lock", post(vault::lock))
+        .route("/api/v1/vault/export", post(vault::export))
+        .route("/api/v1/vault/import", post(vault::import))
+        .route("/api/v1/vault/audit", get(vault::audit))
         .route("/api/v1/calls", get(calls::list).post(calls::call))
         .route("/api/v1/calls/{id}", get(calls::show))
         .route("/api/v1/calls/{id}/input", post(calls::input))

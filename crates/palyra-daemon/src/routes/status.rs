@@ -4,6 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use palyra_api::wire::{ErrorBody, Health, Status};
 use palyra_gateway::policies::PolicyOverview;
+use palyra_gateway::vault::Standing;
 use palyra_journal::JournalState;
 
 use super::{App, Who, reading};
@@ -34,6 +35,7 @@ pub(crate) async fn status(
 ) -> Result<Json<Status>, Refused> {
     let gateway = app.gateway.clone();
     let principal = caller.principal.to_string();
+    let vault = gateway.vault_overview(&caller)?;
     let overview = reading(move || gateway.overview(&caller)).await?;
     let (journal_state, stopped) = match overview.journal_state {
         JournalState::Writable => ("writable".to_owned(), None),
@@ -48,6 +50,11 @@ pub(crate) async fn status(
     let policies = overview.policies.as_ref();
     let mut warnings = policies.map_or_else(Vec::new, PolicyOverview::warnings);
     warnings.extend(stopped);
+    if let Standing::Locked { why, next_step, .. } = vault.standing {
+        warnings.push(format!(
+            "nothing executes: the vault is locked: {why}; {next_step}"
+        ));
+    }
     warnings.extend(app.about.warnings.iter().cloned());
     Ok(Json(Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),

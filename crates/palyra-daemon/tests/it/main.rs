@@ -29,4 +29,5 @@ mod scripts;
 mod streaming;
 mod terminal;
 mod tool_is_no_principal;
+mod vault;
 mod workspaces;

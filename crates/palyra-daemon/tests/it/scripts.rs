@@ -128,6 +128,6 @@ fn clients_are_pinned_under_ci_and_only_named_otherwise() {
         assert!(line.contains(pinned), "{line}");
     }
     let told = clients(false);
-    assert!(told.contains("tests that need git nodejs python3 curl cvc5 bubblewrap will not run"));
+    assert!(told.contains("tests that need git nodejs python3 curl cvc5 bubblewrap dbus-daemon gnome-keyring will not run"));
     assert!(!told.contains("--no-install-recommends"));
 }

@@ -155,6 +155,10 @@ fn next(mut beside: Beside, recorded: &Recorded) -> Option<Beside> {
         Entry::PolicyWithdrawn { .. } => beside.staged = None,
         Entry::PolicyRefused { digest, .. } => beside.refused = Some(*digest),
         Entry::KeyRotated { .. }
+        | Entry::VaultChanged { .. }
+        | Entry::SecretAccessed { .. }
+        | Entry::SecretInArguments { .. }
+        | Entry::AgentResumed { .. }
         | Entry::ProjectionMended { .. }
         | Entry::BlobErased { .. }
         | Entry::Proposed { .. }

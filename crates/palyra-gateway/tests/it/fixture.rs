@@ -28,6 +28,12 @@ pub(crate) struct House {
     _folder: tempfile::TempDir,
 }
 
+/// Closed to others, as the daemon's folder is.
+fn close(folder: &std::path::Path) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700)).unwrap();
+}
+
 impl House {
     /// With the standard baseline, policies beside it, and this key.
     pub(crate) async fn open(policies: &str, key: u8) -> Self {
@@ -36,6 +42,8 @@ impl House {
         let (workspace, own) = (home.join("workspace"), home.join("palyra"));
         std::fs::create_dir(&workspace).unwrap();
         std::fs::create_dir(&own).unwrap();
+        let vault = own.clone();
+        close(&vault);
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let sandbox = Sandbox::start(SandboxSettings {
             helper: own.join("no-helper"),
@@ -50,6 +58,7 @@ impl House {
             Box::new(AgentsFold),
             Box::new(PolicyVersionsFold),
             Box::new(PolicyBesideFold),
+            Box::new(palyra_gateway::vault::VaultFold),
         ];
         let keys = JournalKeys::generate().unwrap();
         let journal = JournalStore::open(&own.join("journal"), folds, Arc::clone(&clock), keys);
@@ -70,6 +79,7 @@ impl House {
             rules: Vec::new(),
             user_homes: Vec::new(),
             people: People::of("", home),
+            vault: palyra_gateway::vault::VaultPlace::key_file(vault),
         };
         let gateway = GatewayService::open(
             place,

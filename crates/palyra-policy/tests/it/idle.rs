@@ -6,7 +6,9 @@
 use cedar_policy::{Policy, PolicySet};
 use palyra_core::corridor::{Decides as _, PolicyAnswer};
 use palyra_core::{Channel, DeviceId, Effect, Tier};
-use palyra_policy::{Action, Baseline, PolicyEngine, Resource};
+use palyra_policy::{
+    Action, Baseline, PolicyEngine, PolicyRequest, PolicyRequestContext, Resource,
+};
 
 use crate::fixture::{ECHO, RUN, call, does, engine_of, granted, name, who};
 
@@ -33,6 +35,18 @@ fn answers(engine: &PolicyEngine) -> String {
                     Err(_) => "error ",
                 });
             }
+        }
+        let facts = granted(call(&who(person), ECHO, "x"), |_| ());
+        for secret in ["token", "agent:codex/token"] {
+            let request = PolicyRequest {
+                principal: who(person),
+                action: Action::VaultUse,
+                resource: Resource::Secret(secret.parse().unwrap()),
+            };
+            let answer =
+                engine.evaluate_with_context(&request, &PolicyRequestContext::from(&facts));
+            let allowed = answer.is_ok_and(|decision| decision.allowed);
+            said.push_str(if allowed { "use " } else { "no " });
         }
         for (action, resource) in questions(person) {
             let (device, channel) = (DeviceId::local(), Channel::Cli);

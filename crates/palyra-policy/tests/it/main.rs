@@ -14,6 +14,7 @@ mod operator_explain;
 mod operator_files;
 mod property;
 mod recorded;
+mod secrets;
 mod slices;
 mod table;
 mod watched;

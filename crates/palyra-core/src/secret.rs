@@ -1,0 +1,633 @@
+//! Secrets by name: whose they are, what they are called, where they may go. Never what they hold,
+//! but for [`SecretValue`], which cannot be printed, copied or serialised.
+
+use std::str::FromStr;
+use std::sync::Arc;
+
+use zeroize::Zeroizing;
+
+use crate::host::EgressHost;
+use crate::principal::{AgentName, UserName};
+use crate::tool::ToolName;
+
+/// The most bytes that one secret holds.
+pub const MOST_SECRET_BYTES: usize = 64 * 1024;
+
+/// A value that nobody may see by accident: no `Debug`, no `Clone`, no `Serialize`; its bytes are
+/// overwritten when it goes.
+pub struct SecretValue(Zeroizing<Vec<u8>>);
+
+impl SecretValue {
+    /// Takes the bytes over.
+    #[must_use]
+    pub fn new(bytes: Vec<u8>) -> Self {
+        Self(Zeroizing::new(bytes))
+    }
+
+    /// The bytes, for the one who was allowed to have them.
+    #[must_use]
+    pub fn expose(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// A text that names no secret, or no scope of one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotASecret {
+    /// Not a name.
+    #[error(
+        "`{0}` is not a secret's name: use 1 to 128 of A-Z, a-z, 0-9, `-`, `_` and `.`, starting with a letter or digit"
+    )]
+    Name(String),
+    /// Not a scope.
+    #[error(
+        "`{0}` is not a scope: use `global`, or `principal:`, `agent:`, `session:`, `channel:`, `skill:` or `tool:` and a name"
+    )]
+    Scope(String),
+}
+
+fn shown(given: &str) -> String {
+    given.escape_debug().take(80).collect()
+}
+
+/// What a secret is called within its scope. ASCII only, so that no two names look alike in
+/// another script; never a file's name, so that none of them leads anywhere.
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(try_from = "String", into = "String")]
+pub struct SecretName(Arc<str>);
+
+impl SecretName {
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for SecretName {
+    type Err = NotASecret;
+
+    fn from_str(given: &str) -> Result<Self, NotASecret> {
+        let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        let starts = given
+            .bytes()
+            .next()
+            .is_some_and(|byte| byte.is_ascii_alphanumeric());
+        let right = starts && given.len() <= 128 && given.bytes().all(legal);
+        match right && !is_device_name(given) {
+            true => Ok(Self(given.into())),
+            false => Err(NotASecret::Name(shown(given))),
+        }
+    }
+}
+
+/// Names that are a device on Windows whatever folder they are in: who exports secrets to files
+/// there would write to a printer.
+fn is_device_name(given: &str) -> bool {
+    let stem = given.split('.').next().unwrap_or_default();
+    let stem = stem.to_ascii_lowercase();
+    let numbered = ["com", "lpt"].iter().any(|device| {
+        stem.strip_prefix(device)
+            .is_some_and(|rest| rest.len() == 1 && rest.bytes().all(|byte| byte.is_ascii_digit()))
+    });
+    numbered || ["con", "prn", "aux", "nul"].contains(&stem.as_str())
+}
+
+/// For whom a secret is.
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(try_from = "String", into = "String")]
+pub enum VaultScope {
+    /// Everybody whom policy allows.
+    Global,
+    /// One person.
+    Principal(UserName),
+    /// One agent.
+    Agent(AgentName),
+    /// One session.
+    Session(ScopeName),
+    /// One way in.
+    Channel(ScopeName),
+    /// One skill.
+    Skill(ScopeName),
+    /// One tool.
+    Tool(ToolName),
+}
+
+/// The name of a session, a channel or a skill.
+pub type ScopeName = AgentName;
+
+impl VaultScope {
+    /// Which kind of scope, as it is written.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Global => "global",
+            Self::Principal(_) => "principal",
+            Self::Agent(_) => "agent",
+            Self::Session(_) => "session",
+            Self::Channel(_) => "channel",
+            Self::Skill(_) => "skill",
+            Self::Tool(_) => "tool",
+        }
+    }
+
+    fn of(&self) -> Option<&str> {
+        match self {
+            Self::Global => None,
+            Self::Principal(name) => Some(name.as_str()),
+            Self::Agent(name) | Self::Session(name) | Self::Channel(name) | Self::Skill(name) => {
+                Some(name.as_str())
+            }
+            Self::Tool(name) => Some(name.as_str()),
+        }
+    }
+}
+
+impl std::fmt::Display for VaultScope {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.of() {
+            None => f.write_str(self.kind()),
+            Some(name) => write!(f, "{}:{name}", self.kind()),
+        }
+    }
+}
+
+impl FromStr for VaultScope {
+    type Err = NotASecret;
+
+    fn from_str(given: &str) -> Result<Self, NotASecret> {
+        let wrong = || NotASecret::Scope(shown(given));
+        if given == "global" {
+            return Ok(Self::Global);
+        }
+        let (kind, name) = given.split_once(':').ok_or_else(wrong)?;
+        let plain = || name.parse::<ScopeName>().map_err(|_| wrong());
+        match kind {
+            "principal" => name.parse().map(Self::Principal).map_err(|_| wrong()),
+            "agent" => plain().map(Self::Agent),
+            "session" => plain().map(Self::Session),
+            "channel" => plain().map(Self::Channel),
+            "skill" => plain().map(Self::Skill),
+            "tool" => name.parse().map(Self::Tool).map_err(|_| wrong()),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+/// A secret by reference: what travels in place of its value. As text `NAME` for a global one,
+/// else `SCOPE/NAME`.
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(try_from = "String", into = "String")]
+pub struct SecretRef {
+    /// For whom.
+    pub scope: VaultScope,
+    /// What it is called there.
+    pub name: SecretName,
+}
+
+impl std::fmt::Display for SecretRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.scope {
+            VaultScope::Global => write!(f, "{}", self.name.as_str()),
+            VaultScope::Principal(_)
+            | VaultScope::Agent(_)
+            | VaultScope::Session(_)
+            | VaultScope::Channel(_)
+            | VaultScope::Skill(_)
+            | VaultScope::Tool(_) => write!(f, "{}/{}", self.scope, self.name.as_str()),
+        }
+    }
+}
+
+impl FromStr for SecretRef {
+    type Err = NotASecret;
+
+    fn from_str(given: &str) -> Result<Self, NotASecret> {
+        let (scope, name) = match given.split_once('/') {
+            Some((scope, name)) => (scope.parse()?, name),
+            None => (VaultScope::Global, given),
+        };
+        let name = name.parse()?;
+        Ok(Self { scope, name })
+    }
+}
+
+macro_rules! as_text {
+    ($($name:ty),*) => {$(
+        impl TryFrom<String> for $name {
+            type Error = NotASecret;
+            fn try_from(given: String) -> Result<Self, NotASecret> {
+                given.parse()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(value: $name) -> String {
+                value.to_string()
+            }
+        }
+    )*};
+}
+
+as_text!(SecretName, VaultScope, SecretRef);
+
+impl std::fmt::Display for SecretName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Where in a request a secret is put.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(tag = "in", rename_all = "snake_case", deny_unknown_fields)]
+pub enum InjectionPlace {
+    /// `Authorization: Bearer VALUE`.
+    Bearer,
+    /// `Authorization: Basic`, with this user name.
+    Basic {
+        /// Who.
+        user: String,
+    },
+    /// A header of this name.
+    Header {
+        /// Which.
+        name: String,
+    },
+    /// A parameter of the query.
+    Query {
+        /// Which.
+        name: String,
+    },
+}
+
+/// One kind of request that a secret may be sent with.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Audience {
+    /// The host, exactly.
+    pub host: EgressHost,
+    /// The port; 443 when it is not said.
+    #[serde(default = "https")]
+    pub port: u16,
+    /// The methods, in capitals; empty means every one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub methods: Vec<String>,
+    /// What the path begins with, by whole segments; absent means every path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Where it is put.
+    pub place: InjectionPlace,
+}
+
+const fn https() -> u16 {
+    443
+}
+
+/// Why an audience is none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotAnAudience {
+    /// No host.
+    #[error(transparent)]
+    Host(#[from] crate::host::NotAHost),
+    /// No port.
+    #[error("`{0}` is not a port: use 1 to 65535")]
+    Port(String),
+    /// No path.
+    #[error(
+        "`{0}` is not a path prefix: it starts with `/`, is plain ASCII and has no `..`, `?`, `#` or `%`"
+    )]
+    Path(String),
+    /// No method.
+    #[error("`{0}` is not a method such as GET")]
+    Method(String),
+    /// No header, user or parameter.
+    #[error("`{0}` is not a header, user or parameter name: use letters, digits, `-`, `_` and `.`")]
+    Place(String),
+}
+
+impl Audience {
+    /// An audience as written, `HOST[:PORT][/PATH]`, every method, as a bearer token.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn at(text: &str) -> Result<Self, NotAnAudience> {
+        let (authority, path) = match text.find('/') {
+            Some(place) => text.split_at(place),
+            None => (text, ""),
+        };
+        let (host, port) = match authority.rsplit_once(':') {
+            Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, Some(port)),
+            Some(_) | None => (authority, None),
+        };
+        let port = match port {
+            None => https(),
+            Some(text) => text
+                .parse()
+                .ok()
+                .filter(|port| *port != 0)
+                .ok_or_else(|| NotAnAudience::Port(shown(text)))?,
+        };
+        let audience = Self {
+            host: host.parse()?,
+            port,
+            methods: Vec::new(),
+            path: (!path.is_empty() && path != "/").then(|| path.to_owned()),
+            place: InjectionPlace::Bearer,
+        };
+        audience.checked()
+    }
+
+    /// The same, when every part of it can be what it says.
+    ///
+    /// # Errors
+    /// A part cannot.
+    pub fn checked(self) -> Result<Self, NotAnAudience> {
+        if self.port == 0 {
+            return Err(NotAnAudience::Port("0".to_owned()));
+        }
+        if let Some(path) = &self.path
+            && !is_prefix(path)
+        {
+            return Err(NotAnAudience::Path(shown(path)));
+        }
+        let method = |text: &&String| {
+            !(1..=16).contains(&text.len()) || !text.bytes().all(|byte| byte.is_ascii_uppercase())
+        };
+        if let Some(wrong) = self.methods.iter().find(method) {
+            return Err(NotAnAudience::Method(shown(wrong)));
+        }
+        match &self.place {
+            InjectionPlace::Bearer => Ok(self),
+            InjectionPlace::Basic { user: name }
+            | InjectionPlace::Header { name }
+            | InjectionPlace::Query { name } => match is_token(name) {
+                true => Ok(self),
+                false => Err(NotAnAudience::Place(shown(name))),
+            },
+        }
+    }
+
+    /// Whether a request may carry the secret. The path is one that was normalised.
+    #[must_use]
+    pub fn covers(&self, host: &EgressHost, port: u16, method: &str, path: &str) -> bool {
+        let below = |prefix: &String| {
+            let prefix = prefix.trim_end_matches('/');
+            path.strip_prefix(prefix)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        *host == self.host
+            && port == self.port
+            && (self.methods.is_empty() || self.methods.iter().any(|known| known == method))
+            && self.path.as_ref().is_none_or(below)
+    }
+}
+
+/// Without anything that servers read in more than one way.
+fn is_prefix(path: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#' | b'%' | b'\\');
+    path.starts_with('/')
+        && path.len() <= 1_024
+        && path.bytes().all(plain)
+        && path.split('/').all(|part| part != ".." && part != ".")
+}
+
+fn is_token(name: &str) -> bool {
+    let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    (1..=128).contains(&name.len()) && name.bytes().all(legal)
+}
+
+/// One secret of an [`InjectionTable`]: its value, and every request that may carry it.
+pub struct Injection {
+    /// Which, for the record.
+    pub secret: SecretRef,
+    /// Which version of it.
+    pub version: u64,
+    /// What it may be sent with.
+    pub audience: Vec<Audience>,
+    value: SecretValue,
+}
+
+impl Injection {
+    /// A secret that a call may have sent for it.
+    #[must_use]
+    pub const fn new(
+        secret: SecretRef,
+        version: u64,
+        audience: Vec<Audience>,
+        value: SecretValue,
+    ) -> Self {
+        Self {
+            secret,
+            version,
+            audience,
+            value,
+        }
+    }
+}
+
+/// What one call may have put into its requests on the way out. An executor is handed this and
+/// never the vault. The value comes out only for a request that its audience covers.
+#[derive(Default)]
+pub struct InjectionTable(Vec<Injection>);
+
+impl InjectionTable {
+    /// These secrets and no others.
+    #[must_use]
+    pub const fn new(secrets: Vec<Injection>) -> Self {
+        Self(secrets)
+    }
+
+    /// Which secrets, never their values.
+    pub fn secrets(&self) -> impl Iterator<Item = (&SecretRef, u64)> {
+        self.0.iter().map(|one| (&one.secret, one.version))
+    }
+
+    /// The secret for this request and where it goes; `None` when it is not in the table or its
+    /// audience does not cover the request.
+    #[must_use]
+    pub fn for_request(
+        &self,
+        secret: &SecretRef,
+        host: &EgressHost,
+        port: u16,
+        method: &str,
+        path: &str,
+    ) -> Option<(&InjectionPlace, &SecretValue)> {
+        let found = self.0.iter().find(|one| one.secret == *secret)?;
+        let covering = found
+            .audience
+            .iter()
+            .find(|audience| audience.covers(host, port, method, path))?;
+        Some((&covering.place, &found.value))
+    }
+}
+
+/// What the last change of the vault was, as the journal is told.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(tag = "change", rename_all = "snake_case")]
+pub enum VaultChange {
+    /// It was made.
+    Created,
+    /// A version was stored.
+    Put {
+        /// Of which secret.
+        secret: SecretRef,
+        /// Its number.
+        version: u64,
+    },
+    /// A secret and all its versions were deleted.
+    Deleted {
+        /// Which.
+        secret: SecretRef,
+    },
+    /// Versions that had ended were removed.
+    Swept {
+        /// How many.
+        versions: u64,
+    },
+    /// A change of the key began.
+    RotationBegun {
+        /// The new key.
+        key: String,
+    },
+    /// The new key is the key.
+    RotationDone {
+        /// The new key.
+        key: String,
+    },
+    /// The old key was forgotten.
+    OldKeyForgotten {
+        /// Which.
+        key: String,
+    },
+    /// A person took an older file as it is; the generation went on from where the journal was.
+    RollbackAccepted,
+    /// Secrets came from a backup.
+    Imported {
+        /// How many.
+        secrets: u64,
+    },
+}
+
+/// How a value was given out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SecretAccess {
+    /// Shown to the one who asked.
+    Revealed,
+    /// Put into the table of a call.
+    Used,
+    /// Written into a backup.
+    Exported,
+}
+
+impl SecretAccess {
+    /// The word in the record.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Revealed => "revealed",
+            Self::Used => "used",
+            Self::Exported => "exported",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_plain() {
+        for fine in ["a", "GITHUB_TOKEN", "db.password-2", &"a".repeat(128)] {
+            assert!(fine.parse::<SecretName>().is_ok(), "{fine}");
+        }
+        let long = "a".repeat(64 * 1024);
+        for hostile in [
+            "",
+            "../x",
+            "a/b",
+            "a\0",
+            "a b",
+            ".a",
+            "-a",
+            "tоken",
+            "ａ",
+            "a\u{202e}",
+            "con",
+            "NUL.txt",
+            "com1",
+            &long,
+        ] {
+            let error = hostile.parse::<SecretName>().unwrap_err().to_string();
+            assert!(error.len() < 400, "{}", error.len());
+        }
+    }
+
+    #[test]
+    fn a_reference_is_text_and_back() {
+        for text in [
+            "token",
+            "agent:claude/token",
+            "tool:palyra.process.run/x",
+            "principal:owner/y",
+        ] {
+            let parsed: SecretRef = text.parse().unwrap();
+            assert_eq!(parsed.to_string(), text);
+        }
+        for wrong in [
+            "agent:/x",
+            "agents:a/x",
+            "agent:A/x",
+            "x/y",
+            "agent:a/../x",
+            "/x",
+            "agent:a",
+        ] {
+            assert!(wrong.parse::<SecretRef>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_audience_covers_what_it_says_and_nothing_near_it() {
+        let mut audience = Audience::at("api.example.com/v1").unwrap();
+        audience.methods = vec!["GET".to_owned()];
+        let covers = |host: &str, port, method, path| {
+            audience.covers(&host.parse().unwrap(), port, method, path)
+        };
+        assert!(covers("API.example.com.", 443, "GET", "/v1/users"));
+        assert!(covers("api.example.com", 443, "GET", "/v1"));
+        assert!(!covers("api.example.com", 443, "GET", "/v10"));
+        assert!(!covers("api.example.com", 443, "POST", "/v1"));
+        assert!(!covers("api.example.com", 8443, "GET", "/v1"));
+        assert!(!covers("x.api.example.com", 443, "GET", "/v1"));
+        assert!(!covers("example.com", 443, "GET", "/v1"));
+        assert_eq!(Audience::at("[::1]:8080/x").unwrap().port, 8080);
+        for wrong in ["", "a:0", "a:x", "a/..", "a/%2e", "a b", "a/x?y"] {
+            assert!(Audience::at(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_table_gives_a_value_only_where_it_may_go() {
+        let secret: SecretRef = "token".parse().unwrap();
+        let audience = vec![Audience::at("api.example.com").unwrap()];
+        let value = SecretValue::new(b"s3cret".to_vec());
+        let table = InjectionTable::new(vec![Injection::new(secret.clone(), 1, audience, value)]);
+        let ask = |secret: &SecretRef, host: &str| {
+            let host = host.parse().unwrap();
+            table
+                .for_request(secret, &host, 443, "GET", "/")
+                .map(|(_, value)| value.expose().to_vec())
+        };
+        assert_eq!(ask(&secret, "api.example.com").unwrap(), b"s3cret");
+        assert!(ask(&secret, "evil.example.com").is_none());
+        assert!(ask(&"other".parse().unwrap(), "api.example.com").is_none());
+    }
+}
