@@ -58,8 +58,9 @@ fn a_shell_in_a_call_is_a_shell() {
         // It is told: bash reads the new size when the signal reaches it.
         terminal.line("until [ \"$(stty size)\" = '41 123' ]; do sleep 0.02; done; echo re''sized");
         terminal.sees("resized");
-        // Ctrl-C ends what is in front, and not the shell.
-        terminal.line("echo run''ning; sleep 600");
+        // Ctrl-C ends what is in front, and not the shell. (One process speaks and sleeps: between two
+        // commands of a line the shell itself may swallow it.)
+        terminal.line("(echo run''ning; exec sleep 600)");
         terminal.sees("running");
         terminal.keys("\u{3}");
         terminal.line("echo interrupted $?");
@@ -71,7 +72,7 @@ fn a_shell_in_a_call_is_a_shell() {
         terminal.line("echo stop''ped $?");
         terminal.sees("stopped 130");
         // Job control: the shell leads its session, and the terminal is its own.
-        terminal.line("echo be''gun; sleep 600");
+        terminal.line("(echo be''gun; exec sleep 600)");
         terminal.sees("begun");
         terminal.keys("\u{1a}");
         terminal.sees("Stopped");
