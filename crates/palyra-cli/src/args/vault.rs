@@ -116,7 +116,7 @@ pub struct PutArgs {
     /// For whom: global, or principal:, agent:, session:, channel:, skill: or tool: and a name
     #[arg(long, value_name = "SCOPE", default_value = "global")]
     pub scope: VaultScope,
-    /// Where it may be sent, as HOST[:PORT][/PATH]; nowhere when absent
+    /// Where it may be sent, as HOST, HOST:PORT or HOST:PORT/PATH; nowhere when absent
     #[arg(long, value_name = "HOST")]
     pub audience: Vec<String>,
     /// Only with these methods, for every audience
