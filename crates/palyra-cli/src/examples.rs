@@ -140,8 +140,8 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[
             ("palyra vault put github-token", "asks for the value"),
             (
-                "palyra vault put db --scope agent:claude < pw.txt",
-                "for one agent, from a file",
+                "palyra vault put db --scope agent:claude",
+                "for one agent; or pipe it in",
             ),
             (
                 "palyra vault put gh --audience api.github.com",

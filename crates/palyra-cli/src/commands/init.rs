@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(CONFIG.lines().find(live), None);
         assert_eq!(
             CONFIG.lines().filter(|line| line.starts_with('[')).count(),
-            7
+            8
         );
     }
 
