@@ -81,7 +81,10 @@ fn a_shell_in_a_call_is_a_shell() {
         terminal.line("exec 9<>/dev/tty && echo opened $?");
         terminal.sees("opened 0");
         // Ctrl-D on an empty line ends it, with the code of what ran last.
-        terminal.line("(exit 7)");
+        // Typed at the prompt: while a command runs, the terminal itself would take it.
+        terminal.line("(echo la''st; exit 7)");
+        terminal.sees("last");
+        terminal.sees("ready>");
         terminal.keys("\u{4}");
         assert_eq!(terminal.ended().code(), Some(7), "{}", terminal.all());
         let call = last_call(&daemon);
