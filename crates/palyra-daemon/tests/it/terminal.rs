@@ -5,6 +5,10 @@ use serde_json::Value;
 
 /// Daemons, each with a tier that calls run in.
 fn daemons() -> Vec<(Daemon, &'static str)> {
+    // The first numbers are what terminals inside have: no caller's is to have one of them.
+    static FIRST: std::sync::OnceLock<Vec<(std::fs::File, std::os::fd::OwnedFd)>> =
+        std::sync::OnceLock::new();
+    FIRST.get_or_init(|| (0..6).map(|_| palyra_testkit::pair()).collect());
     let mut daemons = vec![(Daemon::start(), "c")];
     if palyra_testkit::is_root() {
         daemons.push((Daemon::builder().uid(64_010).start(), "c"));
