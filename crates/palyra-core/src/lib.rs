@@ -17,6 +17,7 @@ pub mod facts;
 pub mod fs_rule;
 pub mod host;
 pub mod id;
+pub mod injection;
 pub mod json;
 pub mod plan;
 pub mod principal;
@@ -35,6 +36,7 @@ pub use facts::{Channel, Effect, Facts, Grant, Understanding};
 pub use fs_rule::{FsAccess, FsRule};
 pub use host::EgressHost;
 pub use id::{ApprovalId, AttestationId, CallId, DeviceId, QuarantineId, RunId};
+pub use injection::{Audience, Injection, InjectionPlace, InjectionTable};
 pub use json::CanonicalJson;
 pub use plan::{
     EgressEnforcementMode, FileId, FileOperation, FilePlan, Limits, Plan, ProcView, ProcessPlan,
@@ -43,9 +45,6 @@ pub use plan::{
 pub use principal::{AgentName, Principal, UserName};
 pub use risk::{ProgramFacts, ProgramGroup, Risk, RiskLevel};
 pub use scope::{Scope, ScopeKey, ScopeKind};
-pub use secret::{
-    Audience, Injection, InjectionPlace, InjectionTable, SecretAccess, SecretName, SecretRef,
-    SecretValue, VaultChange, VaultScope,
-};
+pub use secret::{SecretAccess, SecretName, SecretRef, SecretValue, VaultChange, VaultScope};
 pub use time::{Clock, Span, SystemClock, Timestamp};
 pub use tool::{ToolCapability, ToolMetadata, ToolName, ToolProposal};

@@ -9,13 +9,14 @@ use palyra_core::{Clock, FileOperation, FilePlan, FsRule, Layer, ProcessPlan, Ru
 use serde_json::{Value, json};
 
 use crate::ground::policy::{Guard, SandboxProcessRunnerPolicy};
-use crate::ground::survey::{Found, Root, SWAPPED};
+use crate::ground::root::{Root, SWAPPED};
+use crate::ground::survey::Found;
 use crate::ground::{self, Ground, arrivals};
 use crate::process::Refused;
 use crate::quarantine::{Quarantine, Quarantined};
 use crate::sandbox::Inner;
 use crate::tier_c::TierCBackend;
-use crate::tier_c::cage::{self, Cage, NoCage, Step, Wanted};
+use crate::tier_c::cage::{self, Cage, NoCage, Wanted};
 use crate::tier_c::uids::Lease;
 use crate::wire::{CagedOrder, Lent, MOVED};
 
@@ -341,18 +342,7 @@ fn is_shown(cage: &Cage, program: &Path) -> Result<(), Refused> {
     let Ok(real) = program.canonicalize() else {
         return Ok(());
     };
-    let shown = cage.steps.iter().any(|step| match step {
-        Step::Read { at } | Step::Workspace { at, .. } => real.starts_with(at),
-        Step::Link { .. }
-        | Step::Scratch { .. }
-        | Step::Device { .. }
-        | Step::Terminals
-        | Step::Proc { .. }
-        | Step::Pin { .. }
-        | Step::Cover { .. }
-        | Step::Guard(_) => false,
-    });
-    if shown {
+    if cage.shows(&real) {
         return Ok(());
     }
     let message = format!(

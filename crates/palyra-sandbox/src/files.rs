@@ -17,7 +17,7 @@ use crate::kit::Lines;
 use crate::landlock::Access;
 use crate::process::{Refused, TRIES, check_machine, has_moved, is_plain, report};
 use crate::sandbox::{Inner, Sandbox};
-use crate::surround::Root;
+use crate::surround::Reach;
 use crate::wire::{Order, Work};
 
 /// How much a result may take besides the content: each name of a listing is up to 255 bytes, six
@@ -167,7 +167,7 @@ fn prepare(
                 );
                 return refused(RunErrorKind::WorkspaceScopeDenied, message);
             }
-            let root = Root::new(&workspace, access);
+            let root = Reach::new(&workspace, access);
             let wall = walls.for_files(masked, root).map_err(broke)?;
             (wall.masked, Some(wall.ruleset), None, None)
         }

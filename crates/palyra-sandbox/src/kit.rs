@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use palyra_core::plan::RunAs;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-use crate::surround::Root;
+use crate::surround::Reach;
 use crate::tmp::{self, TempRoot};
 use crate::walls::{View, Wall, Walls};
 use crate::wire::CallTmp;
@@ -26,7 +26,7 @@ pub(crate) struct For {
     /// Besides what is always masked.
     pub(crate) masked: Vec<PathBuf>,
     /// What it can reach, besides its temporary folder.
-    pub(crate) roots: Vec<Root>,
+    pub(crate) roots: Vec<Reach>,
 }
 
 /// Everything for one process.

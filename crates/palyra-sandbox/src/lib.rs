@@ -16,7 +16,7 @@
 //!
 //! | module | knows |
 //! |---|---|
-//! | [`Sandbox`] | starting, probing, shutting down |
+//! | [`Sandbox`], `probing` | starting, trying what the machine gives, shutting down |
 //! | `process`, `caged`, `files` | plans → orders, what was seen → reports |
 //! | `tier_c` | what a call in Tier-C is shown, as a pure plan; lent uids |
 //! | `call`, `helper`, `wire` | one call from the daemon's side, and the protocol |
@@ -52,6 +52,7 @@ mod live;
 mod lookout;
 mod masks;
 mod output;
+mod probing;
 mod process;
 mod program;
 mod quarantine;

@@ -18,8 +18,8 @@ use tokio::io::unix::AsyncFd;
 use tokio_util::sync::CancellationToken;
 
 use crate::ground::policy::{Guard, Hold};
+use crate::ground::root::Root;
 use crate::ground::spot::Spot;
-use crate::ground::survey::Root;
 use crate::sys;
 
 /// The lookout of a sandbox; there is none before the first call that needs it.

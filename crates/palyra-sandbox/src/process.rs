@@ -22,7 +22,7 @@ use crate::input::{Feeding, LiveInput};
 use crate::kit::{For, Lines};
 use crate::output::OutputSink;
 use crate::sandbox::{Inner, Sandbox};
-use crate::surround::Root;
+use crate::surround::Reach;
 use crate::tier_c::cage;
 use crate::wire::{Decided, MOVED, Order, Work};
 
@@ -449,7 +449,7 @@ fn prepare(
 }
 
 /// A program that is there and cannot be reached: better said now than "permission denied" later.
-fn is_within_reach(plan: &ProcessPlan, roots: &[Root]) -> Result<(), Refused> {
+fn is_within_reach(plan: &ProcessPlan, roots: &[Reach]) -> Result<(), Refused> {
     let Ok(real) = plan.program.canonicalize() else {
         return Ok(());
     };

@@ -18,8 +18,8 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::ground::arrivals::Arrival;
+use crate::ground::root::Root;
 use crate::ground::spot::Spot;
-use crate::ground::survey::Root;
 use crate::{program, tmp};
 
 const ABOUT: &str = "about.json";

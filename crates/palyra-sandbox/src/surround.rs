@@ -24,12 +24,12 @@ const MOST_HANDLES: usize = 512;
 
 /// A place that is granted with everything beneath it but what is masked.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Root {
+pub(crate) struct Reach {
     pub(crate) path: PathBuf,
     pub(crate) access: Access,
 }
 
-impl Root {
+impl Reach {
     pub(crate) fn new(path: impl Into<PathBuf>, access: Access) -> Self {
         let path = path.into();
         Self { path, access }
@@ -109,7 +109,7 @@ pub(crate) struct Surround {
 impl Surround {
     /// Looks at the file system. Handles of places that `may_pin` says no to are not kept.
     pub(crate) fn scan(
-        roots: &[Root],
+        roots: &[Reach],
         masked: &BTreeSet<PathBuf>,
         may_pin: impl Fn(&Path) -> bool,
     ) -> io::Result<Self> {
@@ -157,7 +157,7 @@ impl Surround {
         let settled = stamps
             .iter()
             .all(|(_, stamp)| stamp.as_ref().is_none_or(is_old));
-        let which = |root: &Root| (root.path.clone(), stat(&root.path).as_ref().map(identity));
+        let which = |root: &Reach| (root.path.clone(), stat(&root.path).as_ref().map(identity));
         Ok(Self {
             places,
             roots: roots.iter().map(which).collect(),
@@ -345,7 +345,7 @@ mod tests {
                 .collect()
         };
 
-        let roots = [Root::new(&here, Access::Full)];
+        let roots = [Reach::new(&here, Access::Full)];
         let scan = || Surround::scan(&roots, &masked, |_| true).unwrap();
         let first = scan();
         assert_eq!(names(&first), [here.join("work")]);
@@ -368,7 +368,7 @@ mod tests {
         let here = here.path().canonicalize().unwrap();
         let work = here.join("work");
         std::fs::create_dir(&work).unwrap();
-        let roots = [Root::new(&work, Access::Workspace)];
+        let roots = [Reach::new(&work, Access::Workspace)];
         let seen = Surround::scan(&roots, &BTreeSet::new(), |_| true).unwrap();
         std::fs::write(work.join("file"), "").unwrap();
         assert!(seen.is_current());

@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::landlock::{Abi, Access};
 use crate::masks::{Mount, Places};
-use crate::surround::{Root, Surround};
+use crate::surround::{Reach, Surround};
 
 /// How many different lists of masked folders are remembered; there is hardly ever a second.
 const MOST_KEPT: usize = 16;
@@ -30,7 +30,7 @@ struct Kept {
     mounts: MountTable,
     /// The table as it was last read.
     table: Option<Arc<Vec<Mount>>>,
-    views: HashMap<(BTreeSet<PathBuf>, Vec<Root>), Arc<View>>,
+    views: HashMap<(BTreeSet<PathBuf>, Vec<Reach>), Arc<View>>,
 }
 
 /// The machine as calls with certain masks see it.
@@ -65,7 +65,7 @@ impl Walls {
     }
 
     /// The current view of these places, with these masks besides the ones that always hold.
-    pub(crate) fn view(&self, masked: &[PathBuf], roots: &[Root]) -> io::Result<Arc<View>> {
+    pub(crate) fn view(&self, masked: &[PathBuf], roots: &[Reach]) -> io::Result<Arc<View>> {
         let all: BTreeSet<PathBuf> = self.masked.iter().chain(masked).cloned().collect();
         let mut kept = self
             .kept
@@ -115,7 +115,7 @@ impl Walls {
     }
 
     /// The wall of a file tool: its workspace, around the masked folders, and nothing else.
-    pub(crate) fn for_files(&self, masked: Vec<PathBuf>, workspace: Root) -> io::Result<Wall> {
+    pub(crate) fn for_files(&self, masked: Vec<PathBuf>, workspace: Reach) -> io::Result<Wall> {
         let places = masked.iter().cloned().collect();
         let around = Surround::scan(&[workspace], &places, |_| true)?;
         Ok(Wall {
@@ -195,7 +195,7 @@ mod tests {
         let home = here.join("a/home");
         std::fs::create_dir_all(&home).unwrap();
         let walls = Walls::new(Abi::from_number(7), vec![home.clone()]).unwrap();
-        let roots = [Root::new(&here, Access::Full)];
+        let roots = [Reach::new(&here, Access::Full)];
         let view = || walls.view(&[], &roots).unwrap();
 
         let kept = (0..50).any(|_| {

@@ -9,11 +9,12 @@ use base64::engine::general_purpose::STANDARD;
 use palyra_core::{Audience, SecretRef, SecretValue, Timestamp, VaultChange};
 use zeroize::{Zeroize, Zeroizing};
 
+use crate::edit::Edit;
 use crate::error::VaultError;
 use crate::head::Head;
 use crate::keystore::Passphrase;
 use crate::record::NewSecret;
-use crate::vault::{Edit, Vault};
+use crate::vault::Vault;
 
 /// What a backup may unpack to.
 const MOST_BYTES: u64 = 1 << 30;

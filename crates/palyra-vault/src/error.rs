@@ -47,7 +47,7 @@ pub enum VaultError {
     },
     /// An audience that is none.
     #[error(transparent)]
-    Audience(#[from] palyra_core::secret::NotAnAudience),
+    Audience(#[from] palyra_core::injection::NotAnAudience),
     /// What is stored is not what was sealed, or was sealed for another place.
     #[error("the vault is damaged: {what}")]
     Damaged {

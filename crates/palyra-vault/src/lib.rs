@@ -13,6 +13,7 @@
 
 mod backend;
 mod backup;
+mod edit;
 mod error;
 mod files;
 mod fingerprints;

@@ -10,11 +10,12 @@ use std::ops::ControlFlow;
 use palyra_core::VaultChange;
 
 use crate::backend::{Stored, Write};
+use crate::edit::Edit;
 use crate::error::VaultError;
 use crate::head::Head;
 use crate::key::KeyId;
 use crate::seal::{open_data_key, seal};
-use crate::vault::{Edit, Inner, Vault, integrity_bound};
+use crate::vault::{Inner, Vault, integrity_bound};
 
 /// How many data keys are wrapped anew in one commit.
 const BATCH: usize = 256;

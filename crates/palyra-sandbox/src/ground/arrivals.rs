@@ -9,8 +9,9 @@ use std::collections::{HashMap, HashSet};
 use palyra_core::{FileId, FsAccess};
 
 use super::policy::SandboxProcessRunnerPolicy;
+use super::root::Root;
 use super::spot::Spot;
-use super::survey::{Found, Root, Survey, What};
+use super::survey::{Found, Survey, What};
 use super::{git, names};
 
 /// Something that must not stay.

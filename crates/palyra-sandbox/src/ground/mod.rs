@@ -4,6 +4,7 @@
 //! | module | knows |
 //! |---|---|
 //! | `names` | what a name says |
+//! | `root`, `spot` | a workspace by its handle, and places in it |
 //! | `survey` | what is in a workspace now |
 //! | `policy` | what holds where, with the operator's rules |
 //! | `arrivals`, `git` | what may stay of what appeared during a call |
@@ -14,6 +15,7 @@ mod git;
 pub(crate) mod hints;
 pub(crate) mod names;
 pub(crate) mod policy;
+pub(crate) mod root;
 pub(crate) mod spot;
 pub(crate) mod survey;
 

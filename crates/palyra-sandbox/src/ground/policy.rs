@@ -6,8 +6,9 @@ use palyra_core::{FileId, FsAccess, FsRule};
 use serde::{Deserialize, Serialize};
 
 use super::names;
+use super::root::Root;
 use super::spot::Spot;
-use super::survey::{Found, Root, Survey, What};
+use super::survey::{Found, Survey, What};
 
 /// More are not covered one by one.
 const MOST_GUARDS: usize = 8_192;

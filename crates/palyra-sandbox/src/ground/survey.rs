@@ -9,16 +9,16 @@
 //! after the look is found by the helper, which compares what it covers with what was seen here.
 
 use std::collections::{HashMap, HashSet};
-use std::io::{self, Read};
-use std::mem::MaybeUninit;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use palyra_core::FileId;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, Stat};
+use rustix::fs::{AtFlags, FileType, OFlags};
 use rustix::io::Errno;
 
 use super::names::{self, KeyFile, Nature};
+use super::root::{Root, entries_of};
 use super::spot::Spot;
 use crate::program;
 use crate::surround::{self, Stamp};
@@ -27,17 +27,11 @@ use crate::wire::MOVED;
 /// A workspace with more folders is refused: looking at each takes too long.
 const MOST_FOLDERS: usize = 1_000_000;
 
-/// Another folder took the workspace's place.
-pub(crate) const SWAPPED: &str = "it was changed since it was decided";
-
 /// How often everything is looked at while things move about.
 const MOST_PASSES: usize = 24;
 
 /// So many are looked at within a few milliseconds.
 const MANY_FOLDERS: usize = 5_000;
-
-/// A key file that is longer is taken for a secret without reading it.
-pub(crate) const LONGEST_KEY: u64 = 1 << 20;
 
 /// Something in the workspace that calls do not get as they like.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -285,7 +279,7 @@ impl Survey {
         if is_the_kernels(&handle) {
             return Ok(Some(folder));
         }
-        let entries = read(&handle)?;
+        let entries = entries_of(&handle)?;
         let is_git = is_git_folder(at.name(), &entries);
         if is_git && at.name().eq_ignore_ascii_case(b".git") {
             let id = program::id_of(&found);
@@ -351,9 +345,9 @@ impl Survey {
         self.targets.retain(|at, (id, _)| root.id(at) == Some(*id));
         let links = self.folders.values().flat_map(|folder| &folder.links);
         for (link, what) in links {
-            let real = root.path.join(link.path()).canonicalize();
+            let real = root.path().join(link.path()).canonicalize();
             let beneath = real.ok().and_then(|real| {
-                let beneath = real.strip_prefix(&root.path).ok()?;
+                let beneath = real.strip_prefix(root.path()).ok()?;
                 Spot::of(beneath)
             });
             if let Some(at) = beneath.filter(|at| !at.bytes().is_empty())
@@ -462,102 +456,11 @@ fn is_git_folder(name: &[u8], entries: &[(Vec<u8>, FileType)]) -> bool {
         || (has(b"HEAD") && has(b"commondir"))
 }
 
-fn read(folder: &OwnedFd) -> io::Result<Vec<(Vec<u8>, FileType)>> {
-    let mut buffer = [MaybeUninit::<u8>::uninit(); 16 * 1024];
-    let mut entries = Vec::new();
-    let mut listing = RawDir::new(folder, &mut buffer);
-    while let Some(entry) = listing.next() {
-        let entry = entry?;
-        let name = entry.file_name().to_bytes();
-        if name != b"." && name != b".." {
-            entries.push((name.to_vec(), entry.file_type()));
-        }
-    }
-    Ok(entries)
-}
-
 /// Whether this is a view of the kernel's, mounted in a workspace (a chroot's `/proc`): no files.
 fn is_the_kernels(handle: &OwnedFd) -> bool {
     const VIEWS: [u64; 5] = [0x9fa0, 0x6265_6572, 0x6367_7270, 0x0027_e0eb, 0x1cd1];
     rustix::fs::fstatfs(handle)
         .is_ok_and(|found| u64::try_from(found.f_type).is_ok_and(|kind| VIEWS.contains(&kind)))
-}
-
-/// A workspace, held by a handle.
-pub(crate) struct Root {
-    path: PathBuf,
-    handle: OwnedFd,
-}
-
-impl Root {
-    fn of(path: &Path, id: FileId) -> io::Result<Self> {
-        let handle = program::open_folder(path)?;
-        if program::id_of(&rustix::fs::fstat(&handle)?) != id {
-            return Err(io::Error::other(SWAPPED));
-        }
-        Ok(Self {
-            path: path.to_owned(),
-            handle,
-        })
-    }
-
-    /// Opens something beneath, without following a link anywhere.
-    pub(crate) fn open(&self, at: &Spot, flags: OFlags) -> Result<OwnedFd, Errno> {
-        let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        loop {
-            match rustix::fs::openat2(&self.handle, at.path(), flags, Mode::empty(), how) {
-                // Something was renamed meanwhile, so the kernel cannot vouch for "beneath".
-                Err(Errno::AGAIN | Errno::INTR) => {}
-                other => return other,
-            }
-        }
-    }
-
-    /// What is there. The links of folders on the way count as folders that changed.
-    fn stat(&self, at: &Spot) -> Option<Stat> {
-        rustix::fs::statat(&self.handle, at.path(), AtFlags::SYMLINK_NOFOLLOW).ok()
-    }
-
-    fn stamp(&self, at: &Spot) -> Option<Stamp> {
-        self.stat(at).as_ref().map(surround::stamp)
-    }
-
-    pub(crate) fn id(&self, at: &Spot) -> Option<FileId> {
-        self.stat(at).as_ref().map(program::id_of)
-    }
-
-    fn kind(&self, at: &Spot) -> Option<FileType> {
-        let found = self.stat(at)?;
-        Some(FileType::from_raw_mode(found.st_mode))
-    }
-
-    /// The content of a regular file that is not long.
-    pub(crate) fn read(&self, at: &Spot) -> Option<Vec<u8>> {
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let file = self.open(at, flags).ok()?;
-        let found = rustix::fs::fstat(&file).ok()?;
-        if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
-            return None;
-        }
-        let mut content = Vec::new();
-        let file = std::fs::File::from(file);
-        let read = file.take(LONGEST_KEY + 1).read_to_end(&mut content);
-        read.is_ok_and(|read| read as u64 <= LONGEST_KEY)
-            .then_some(content)
-    }
-
-    /// The names in a folder.
-    pub(crate) fn names(&self, at: &Spot) -> Option<Vec<Vec<u8>>> {
-        let folder = self.open(at, OFlags::RDONLY | OFlags::DIRECTORY).ok()?;
-        let entries = read(&folder).ok()?;
-        Some(entries.into_iter().map(|(name, _)| name).collect())
-    }
-
-    /// The path that leads to it.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
 }
 
 #[cfg(test)]

@@ -23,11 +23,10 @@ use super::target::{self, Program, Refusal};
 use super::terminal::Terminal;
 use super::watch::Watch;
 use super::{files, init};
-use crate::ground::policy::Guard;
 use crate::landlock::{self, Abi, Access, Ruleset};
 use crate::sys;
 use crate::tier_c::TierCBackend;
-use crate::tier_c::cage::{Step, Writing};
+use crate::tier_c::cage::Writing;
 use crate::wire::{CagedOrder, Handles, Order, Work};
 
 /// A call in a cage, as both of its processes know it.
@@ -159,7 +158,7 @@ impl Caged<'_> {
         };
         let workspace = self.caged.cage.workspace();
         let seen = sight::Seen::look(masked, &limits, workspace, self.ahead)
-            .with_guards(workspace, self.guards());
+            .with_guards(workspace, self.caged.cage.guards());
         let layers = sight::judge(&expected, &seen)
             .map_err(|missing| Refusal::new(RunErrorKind::SandboxDegraded, missing))?;
         let report = &self.handles.report;
@@ -190,7 +189,7 @@ impl Caged<'_> {
                 _,
             ) => {
                 sys::ignore_file_size_signal();
-                let watch = Watch::new(rules).with_guards(self.guards().collect());
+                let watch = Watch::new(rules).with_guards(self.caged.cage.guards().collect());
                 let files = files::Workspace::open(workspace, &self.order.masked, watch)?;
                 if files.id() != Some(*workspace_id) {
                     return Err(target::changed("the workspace", workspace));
@@ -199,22 +198,6 @@ impl Caged<'_> {
             }
             (Work::Probe | Work::Process { .. }, _) => Ok(()),
         }
-    }
-
-    fn guards(&self) -> impl Iterator<Item = &Guard> {
-        let steps = self.caged.cage.steps.iter();
-        steps.filter_map(|step| match step {
-            Step::Guard(guard) => Some(guard),
-            Step::Workspace { .. }
-            | Step::Link { .. }
-            | Step::Read { .. }
-            | Step::Scratch { .. }
-            | Step::Device { .. }
-            | Step::Terminals
-            | Step::Proc { .. }
-            | Step::Pin { .. }
-            | Step::Cover { .. } => None,
-        })
     }
 
     fn limit(&self, limits: &palyra_core::Limits) -> io::Result<Vec<(Resource, Rlimit)>> {

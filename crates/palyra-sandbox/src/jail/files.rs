@@ -21,8 +21,8 @@ use serde_json::{Value, json};
 use super::patch;
 use super::target::Refusal;
 use super::watch::{self, Watch};
+use crate::ground::root::LONGEST_KEY;
 use crate::ground::spot::Spot;
-use crate::ground::survey::LONGEST_KEY;
 
 /// How often a lookup is tried again when something on its way is being moved.
 const TRIES: usize = 64;

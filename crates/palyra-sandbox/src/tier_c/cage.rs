@@ -48,21 +48,36 @@ pub(crate) struct Cage {
 impl Cage {
     /// Where the workspace is.
     pub(crate) fn workspace(&self) -> &Path {
-        let mut steps = self.steps.iter();
-        let found = steps.find_map(|step| match step {
-            Step::Workspace { at, .. } => Some(at.as_path()),
-            Step::Link { .. }
+        let is = |step: &&Step| matches!(step, Step::Workspace { .. });
+        let found = self.steps.iter().find(is).and_then(Step::shows);
+        found.unwrap_or_else(|| Path::new("/"))
+    }
+
+    /// What is held in it.
+    pub(crate) fn guards(&self) -> impl Iterator<Item = &Guard> {
+        self.steps.iter().filter_map(|step| match step {
+            Step::Guard(guard) => Some(guard),
+            Step::Workspace { .. }
+            | Step::Link { .. }
             | Step::Read { .. }
             | Step::Scratch { .. }
             | Step::Device { .. }
             | Step::Terminals
             | Step::Proc { .. }
             | Step::Pin { .. }
-            | Step::Cover { .. }
-            | Step::Guard(_) => None,
-        });
-        found.unwrap_or_else(|| Path::new("/"))
+            | Step::Cover { .. } => None,
+        })
     }
+
+    /// Whether something of the machine's is shown at this path.
+    pub(crate) fn shows(&self, path: &Path) -> bool {
+        shown(&self.steps, path)
+    }
+}
+
+fn shown(steps: &[Step], path: &Path) -> bool {
+    let mut shown = steps.iter().filter_map(Step::shows);
+    shown.any(|at| path.starts_with(at))
 }
 
 /// How freely files can be made in a place.
@@ -107,6 +122,23 @@ pub(crate) enum Step {
     /// Something in the workspace that is masked, read-only or cannot be moved. If it is another one
     /// by now, or somewhere else, there is no cage.
     Guard(Guard),
+}
+
+impl Step {
+    /// What of the machine's it shows, with everything beneath.
+    fn shows(&self) -> Option<&Path> {
+        match self {
+            Self::Read { at } | Self::Workspace { at, .. } => Some(at),
+            Self::Link { .. }
+            | Self::Scratch { .. }
+            | Self::Device { .. }
+            | Self::Terminals
+            | Self::Proc { .. }
+            | Self::Pin { .. }
+            | Self::Cover { .. }
+            | Self::Guard(_) => None,
+        }
+    }
 }
 
 /// Why there can be no cage.
@@ -310,21 +342,8 @@ fn read_only(wanted: &Wanted<'_>, host: &Host) -> Vec<Step> {
 
 /// Masked places that something else in the cage would show, and the folders on the way to them.
 fn covers(wanted: &Wanted<'_>, steps: &[Step]) -> Vec<Step> {
-    let shown = |mask: &Path| {
-        steps.iter().any(|step| match step {
-            Step::Read { at } | Step::Workspace { at, .. } => mask.starts_with(at),
-            Step::Link { .. }
-            | Step::Scratch { .. }
-            | Step::Device { .. }
-            | Step::Terminals
-            | Step::Proc { .. }
-            | Step::Pin { .. }
-            | Step::Cover { .. }
-            | Step::Guard(_) => false,
-        })
-    };
     let workspace = wanted.workspace;
-    let masked = wanted.masked.iter().filter(|mask| shown(mask));
+    let masked = wanted.masked.iter().filter(|mask| shown(steps, mask));
     // Sorted, so that what is above comes first.
     let mut on_the_way = BTreeSet::new();
     let mut covers = Vec::new();

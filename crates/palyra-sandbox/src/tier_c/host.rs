@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::landlock::Access;
-use crate::surround::Root;
+use crate::surround::Reach;
 
 /// The system's own folders, read-only inside. Nothing of a person's and nothing that changes:
 /// no `/home`, `/root`, `/var`, `/run`, `/srv`, `/mnt`, `/sys`.
@@ -96,7 +96,7 @@ impl Host {
     }
 
     /// What every process of Tier-B can reach besides its workspace and its temporary folder.
-    pub(crate) fn reach(&self, read_only: &[PathBuf]) -> Vec<Root> {
+    pub(crate) fn reach(&self, read_only: &[PathBuf]) -> Vec<Reach> {
         let folders = self.system.iter().filter_map(|folder| match folder {
             SystemFolder::Folder(at) => Some(at.as_path()),
             SystemFolder::Link(..) => None,
@@ -107,16 +107,16 @@ impl Host {
             .chain(kernels)
             .chain(self.resolver.as_deref())
             .chain(read_only.iter().map(PathBuf::as_path))
-            .map(|path| Root::new(path, Access::Read));
+            .map(|path| Reach::new(path, Access::Read));
         let devices =
-            COMMON_DEVICES.map(|name| Root::new(Path::new("/dev").join(name), Access::Devices));
+            COMMON_DEVICES.map(|name| Reach::new(Path::new("/dev").join(name), Access::Devices));
         read.chain(devices).collect()
     }
 
     /// The same with a workspace.
-    pub(crate) fn reach_of(&self, workspace: &Path, read_only: &[PathBuf]) -> Vec<Root> {
+    pub(crate) fn reach_of(&self, workspace: &Path, read_only: &[PathBuf]) -> Vec<Reach> {
         let mut roots = self.reach(read_only);
-        roots.push(Root::new(workspace, Access::Workspace));
+        roots.push(Reach::new(workspace, Access::Workspace));
         roots
     }
 }
