@@ -115,7 +115,31 @@ struct Record {
     /// What descriptors that are not SQLite's have heard.
     heard: HashMap<RawFd, u64>,
     /// The next sync says that it began, and waits.
-    stalls: Option<(SyncSender<()>, Receiver<()>)>,
+    stalls: Option<Stall>,
+    /// The next sync that fails says so, and waits before its caller hears it.
+    holds: Option<Stall>,
+}
+
+/// Says that something happened, and waits until it may go on.
+struct Stall {
+    happened: SyncSender<()>,
+    may_go_on: Receiver<()>,
+}
+
+impl Stall {
+    fn new() -> (Self, Receiver<()>, SyncSender<()>) {
+        let ((happened, has_happened), (go_on, may_go_on)) = (sync_channel(1), sync_channel(1));
+        let stall = Self {
+            happened,
+            may_go_on,
+        };
+        (stall, has_happened, go_on)
+    }
+
+    fn wait(self) {
+        self.happened.send(()).unwrap();
+        self.may_go_on.recv().unwrap();
+    }
 }
 
 /// Held while something is written and recorded.
@@ -234,11 +258,20 @@ impl Watched {
     /// Nothing is really synced: the power is cut in memory only.
     pub(crate) fn sync(&self) -> Result<(), Code> {
         let stalls = self.disk.record().stalls.take();
-        if let Some((begun, go_on)) = stalls {
-            begun.send(()).unwrap();
-            go_on.recv().unwrap();
+        if let Some(stall) = stalls {
+            stall.wait();
         }
-        // One at a time, so that of two the later one hears what the earlier one lost.
+        let outcome = self.sync_in_turn();
+        if outcome.is_err()
+            && let Some(stall) = self.disk.take_hold()
+        {
+            stall.wait();
+        }
+        outcome
+    }
+
+    /// One at a time, so that of two the later one hears what the earlier one lost.
+    fn sync_in_turn(&self) -> Result<(), Code> {
         let _syncing = self.disk.syncing.lock();
         let upto = self.disk.length();
         let allowed = self.disk.allow(On::Sync, self.part);
@@ -293,9 +326,20 @@ impl Disk {
 
     /// The next sync tells when it began and goes on when it is told to; others overtake it.
     pub(crate) fn stall_next_sync(&self) -> (Receiver<()>, SyncSender<()>) {
-        let ((begun, has_begun), (go_on, may_go_on)) = (sync_channel(1), sync_channel(1));
-        self.record().stalls = Some((begun, may_go_on));
+        let (stall, has_begun, go_on) = Stall::new();
+        self.record().stalls = Some(stall);
         (has_begun, go_on)
+    }
+
+    /// The next sync that fails tells so, and its caller hears it when it is told to go on.
+    pub(crate) fn hold_next_failure(&self) -> (Receiver<()>, SyncSender<()>) {
+        let (stall, has_failed, go_on) = Stall::new();
+        self.record().holds = Some(stall);
+        (has_failed, go_on)
+    }
+
+    fn take_hold(&self) -> Option<Stall> {
+        self.record().holds.take()
     }
 
     /// Everything goes well again.

@@ -310,6 +310,41 @@ async fn what_was_acknowledged_after_it_was_overtaken_is_not_cut() {
     verified(&folder, &journal);
 }
 
+/// The first sync after everything was opened again fails, and before anybody is told, the other
+/// thread writes and syncs for the first time since: it hears of the failure, too. (It once opened
+/// its descriptor only then, heard nothing, and acknowledged what follows a hole.)
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_thread_that_comes_late_hears_what_failed_since_the_log_was_opened_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let watch = Watch::begin(folder.path());
+    let journal = open(&folder);
+    let append = |stream: &Stream| {
+        let (journal, batch) = (journal.clone(), batch(stream, Expected::Any, 8));
+        async move { journal.append(batch).await }
+    };
+    append(&Stream::Daemon).await.unwrap();
+    for on in [On::Write, On::Sync] {
+        watch.fail(Fault {
+            times: 1,
+            ..always(on, Part::Log, 0, Code::Eio)
+        });
+    }
+    let (has_failed, go_on) = watch.hold_next_failure();
+    // The write fails, so whoever comes next, the mender, opens everything again and syncs.
+    let refused = append(&Stream::Agents).await;
+    assert!(matches!(refused, Err(JournalError::Io(_))), "{refused:?}");
+    tokio::task::spawn_blocking(move || has_failed.recv().unwrap())
+        .await
+        .unwrap();
+    let late = append(&Stream::Agents).await;
+    assert!(matches!(late, Err(JournalError::Unsynced(_))), "{late:?}");
+    go_on.send(()).unwrap();
+    until_writable(&journal).await;
+    assert!(journal.read_stream(&Stream::Agents).unwrap().is_empty());
+    assert_eq!(append(&Stream::Agents).await.unwrap().last_seq, 2);
+    verified(&folder, &journal);
+}
+
 /// Somebody takes an export and stops reading: the journal is mended all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_export_that_nobody_reads_holds_up_no_mending() {
