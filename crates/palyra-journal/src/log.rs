@@ -26,6 +26,9 @@ const FRAME_HEADER: u64 = 24;
 /// What the kernel writes back as one.
 const BLOCK: u64 = 4_096;
 
+/// How far the file reaches beyond what is in it, at most.
+const AHEAD: u64 = if cfg!(test) { 64 << 10 } else { 256 << 10 };
+
 /// A place in the log at which a group ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Position {
@@ -78,6 +81,20 @@ impl Position {
             frames: u64::from(u32::from_ne_bytes([a, b, c, d])),
         })
     }
+}
+
+/// Lets the file grow before it has to: a sync of a file that grew also waits for the file system
+/// to note so, which takes as long again. What lies there is nothing to SQLite, whose frames carry
+/// the salts of their log. Only whoever has the turn may do it, and a disk that refuses is left to
+/// SQLite to complain about.
+pub(crate) fn stay_ahead(log: &File, frames: u64) -> io::Result<()> {
+    let reached = HEADER + frames * (FRAME_HEADER + BLOCK);
+    let end = log.metadata()?.len();
+    if reached + AHEAD / 2 <= end {
+        return Ok(());
+    }
+    let zeros = vec![0; usize::try_from(AHEAD).unwrap_or(0)];
+    disk::write_at(log, &zeros, end)
 }
 
 struct Header {

@@ -21,7 +21,7 @@ use crate::blobs;
 use crate::cache::Generations;
 use crate::checkpoints::Checkpoints;
 use crate::error::JournalError;
-use crate::log::Position;
+use crate::log::{self, Position};
 use crate::once;
 use crate::projections::Projections;
 use crate::proof::EntryRecord;
@@ -292,6 +292,9 @@ impl Writer {
     fn position(&mut self, log: &File) -> Option<Position> {
         if let Some(pages) = self.checkpoints.committed() {
             self.position = Position::of(log, pages).ok();
+            if !self.reserve.is_released() {
+                let _later = log::stay_ahead(log, pages);
+            }
         }
         self.position
     }

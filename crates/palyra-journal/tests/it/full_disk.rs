@@ -117,7 +117,7 @@ async fn a_denial_for_want_of_space_is_in_the_journal() {
 
     let digest = DigestKey::from_bytes([1; 32]).call_digest(&[]);
     let mut refused = 0;
-    for _ in 0..20 {
+    while refused < 15 {
         let id = call();
         let plan = PlanDigest(Digest::of(b"plan"));
         let plan = DigestKey::from_bytes([1; 32]).plan_seal(&id, &plan);
@@ -131,7 +131,7 @@ async fn a_denial_for_want_of_space_is_in_the_journal() {
             grant: None,
         };
         let admitted = recorder.admit(intent).await;
-        // The log may have had room for a few.
+        // The log has room for some in advance.
         let Err(denial) = admitted else { continue };
         assert_eq!(denial.code, DenialCode::JournalUnavailable);
         assert!(denial.reason.contains("no space left"), "{denial:?}");
@@ -142,7 +142,6 @@ async fn a_denial_for_want_of_space_is_in_the_journal() {
         assert!(matches!(journal.state(), JournalState::Unwritable { .. }));
         refused += 1;
     }
-    assert!(refused > 5, "{refused}");
     assert!(!reserve.exists(), "the room was given up");
 
     std::fs::remove_file(&ballast).unwrap();
