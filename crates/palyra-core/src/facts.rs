@@ -8,6 +8,7 @@ use crate::host::EgressHost;
 use crate::id::{ApprovalId, CallId, DeviceId, RunId};
 use crate::plan::{Plan, Tier};
 use crate::principal::{AgentName, Principal};
+use crate::program::CodeFact;
 use crate::risk::{ProgramFacts, Risk};
 use crate::scope::Scope;
 use crate::time::Timestamp;
@@ -48,6 +49,8 @@ pub struct Understanding {
     pub opaque: bool,
     /// See [`Facts::programs`].
     pub programs: Vec<ProgramFacts>,
+    /// See [`Facts::reads_more_code`].
+    pub reads_more_code: bool,
     /// See [`Facts::risk`].
     pub risk: Risk,
     /// See [`Facts::scopes`].
@@ -123,6 +126,13 @@ pub struct Facts {
     /// The programs among `effects`, each with its groups.
     #[serde(default)]
     pub programs: Vec<ProgramFacts>,
+    /// The files that run, with what is in them: exactly these are executed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub code: Vec<CodeFact>,
+    /// Whether a program among these runs files that it opens by itself, which `code` does not
+    /// list: interpreters import, build tools read their recipes.
+    #[serde(default)]
+    pub reads_more_code: bool,
     /// How bad it can be, and why.
     #[serde(default)]
     pub risk: Risk,
@@ -187,6 +197,9 @@ impl Facts {
             effects,
             opaque: true,
             programs: Vec::new(),
+            code: Vec::new(),
+            // Unless somebody looked.
+            reads_more_code: true,
             risk: Risk::default(),
             scopes: Vec::new(),
             workspace,
@@ -205,8 +218,16 @@ impl Facts {
     pub fn with_understanding(mut self, understood: Understanding) -> Self {
         self.opaque = understood.opaque;
         self.programs = understood.programs;
+        self.reads_more_code = understood.reads_more_code;
         self.risk = understood.risk;
         self.scopes = understood.scopes;
+        self
+    }
+
+    /// The same call, with the files that run.
+    #[must_use]
+    pub fn with_code(mut self, code: Vec<CodeFact>) -> Self {
+        self.code = code;
         self
     }
 

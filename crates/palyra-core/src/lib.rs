@@ -21,6 +21,7 @@ pub mod injection;
 pub mod json;
 pub mod plan;
 pub mod principal;
+pub mod program;
 pub mod render;
 pub mod risk;
 pub mod scope;
@@ -31,7 +32,7 @@ pub mod tool;
 pub use attestation::{Ending, ExecutionReport, Layer, RunErrorKind, ToolAttestation};
 pub use blob::{Blob, BlobKind, Commitment};
 pub use decision::{ApprovalDecision, Denial, DenialCode};
-pub use digest::{CallDigest, Digest, DigestKey, PlanDigest, PlanSeal, RecordedDigest};
+pub use digest::{CallDigest, Digest, DigestKey, Hashing, PlanDigest, PlanSeal, RecordedDigest};
 pub use facts::{Channel, Effect, Facts, Grant, Understanding};
 pub use fs_rule::{FsAccess, FsRule};
 pub use host::EgressHost;
@@ -43,6 +44,7 @@ pub use plan::{
     ProgramId, ReplyPlan, Stdin, Tier, Window,
 };
 pub use principal::{AgentName, Principal, UserName};
+pub use program::{CodeFact, CodePart, Content, Pinned, ScriptLine};
 pub use risk::{ProgramFacts, ProgramGroup, Risk, RiskLevel};
 pub use scope::{Scope, ScopeKey, ScopeKind};
 pub use secret::{SecretAccess, SecretName, SecretRef, SecretValue, VaultChange, VaultScope};
