@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::digest::{Digest, PlanDigest};
 use crate::fs_rule::FsRule;
+use crate::program::Pinned;
 
 /// Anything an executor can carry out.
 pub trait Plan: Send {
@@ -240,8 +241,9 @@ pub struct ProcessPlan {
     pub argv: Vec<String>,
     /// Its whole environment; nothing is inherited. `TMPDIR` is added when the call starts.
     pub env: Vec<(String, String)>,
-    /// The program as it was when it was decided; another one is not started.
-    pub program_id: ProgramId,
+    /// What runs, file by file, as it was when it was decided: the program first, then what a
+    /// script names as its interpreter. Anything else is not started.
+    pub code: Vec<Pinned>,
     /// Where it starts.
     pub cwd: PathBuf,
     /// The folder that `cwd` was then.
@@ -352,7 +354,7 @@ macro_rules! plan_digest {
 }
 
 plan_digest! {
-    ProcessPlan => "palyra plan process v1",
+    ProcessPlan => "palyra plan process v2",
     FilePlan => "palyra plan file v1",
     ReplyPlan => "palyra plan reply v1",
 }

@@ -144,6 +144,7 @@ impl CallState {
                     | Kind::ProgramNotExecutable
                     | Kind::InvalidInput
                     | Kind::Changed
+                    | Kind::ProgramChanged
                     | Kind::WorkspaceScopeDenied
                     | Kind::PathMasked
                     | Kind::PathReadOnly

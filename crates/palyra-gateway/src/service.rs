@@ -239,6 +239,7 @@ impl GatewayService {
             has_tier_c: sandbox.tier_c.is_some() || !sandbox.available,
         };
         let prepared = tool.prepare(&wanted.arguments, &place)?;
+        let prepared = prepared.pinned(&self.0.sandbox).await?;
         let now = self.0.clock.now();
         let proposal = ToolProposal {
             tool: tool.metadata.name.clone(),
@@ -266,6 +267,7 @@ impl GatewayService {
         };
         let understood = prepared.analysis.understanding(&identity, &self.0.key);
         let facts = facts.with_understanding(understood);
+        let facts = facts.with_code(prepared.code_facts());
         tracing::debug!(
             call = %facts.call,
             tool = %facts.tool,
