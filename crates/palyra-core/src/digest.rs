@@ -123,7 +123,8 @@ pub struct PlanDigest(pub Digest);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct PlanSeal(Digest);
 
-/// "The same call": principal, tool, canonical arguments, effects and plan, under a local key.
+/// "The same call": principal, tool and its schema, canonical arguments, effects and plan, under a
+/// local key.
 ///
 /// It is keyed because facts outlive the arguments: without the key nobody can guess an erased short
 /// argument by hashing candidates. What is recorded is its [`RecordedDigest`].
@@ -164,7 +165,7 @@ impl DigestKey {
     /// The digest of these parts under this key.
     #[must_use]
     pub fn call_digest(&self, parts: &[&[u8]]) -> CallDigest {
-        CallDigest(self.keyed("palyra call v1", parts))
+        CallDigest(self.keyed("palyra call v2", parts))
     }
 
     /// How this plan is recorded about this call.

@@ -180,9 +180,12 @@ impl Facts {
     ) -> Self {
         let plan = plan.digest();
         let effect_bytes = serde_json::to_vec(&effects).unwrap_or_default();
+        // The same words mean something else to another version of the tool.
+        let schema = serde_json::to_vec(&metadata.input_schema).unwrap_or_default();
         let digest = key.call_digest(&[
             origin.principal.to_string().as_bytes(),
             proposal.tool.as_str().as_bytes(),
+            &schema,
             proposal.arguments.bytes(),
             &effect_bytes,
             plan.0.as_bytes(),

@@ -170,6 +170,14 @@ async fn a_program_is_not_swapped_while_it_starts() {
         let good = program(&house, "tool", "/bin/true");
         let evil = program(&house, "evil", "/bin/false");
         let plan = decided(&house, &[text(&good)], &[]);
+        // The control: who goes by the path meets the other one.
+        let both = rustix::fs::RenameFlags::EXCHANGE;
+        let swap =
+            || rustix::fs::renameat_with(rustix::fs::CWD, &good, rustix::fs::CWD, &evil, both);
+        swap().unwrap();
+        let control = house.run(&[text(&good)]).await;
+        assert_eq!(control.report.ending, Ending::Exited { code: 1 });
+        swap().unwrap();
         let over = Arc::new(AtomicBool::new(false));
         let swaps = {
             let (over, good, evil) = (Arc::clone(&over), good.clone(), evil.clone());
