@@ -117,6 +117,7 @@ pub async fn run_constrained_process(
         outcome,
         guards,
         swept,
+        replaced,
     } = attempted;
     let truncated = outcome.stdout.dropped() > 0 || outcome.stderr.dropped() > 0;
     let Outcome {
@@ -128,6 +129,10 @@ pub async fn run_constrained_process(
     // Whoever found every wall standing and did not fail after that has started what was decided.
     let started = !layers.is_empty() && !matches!(ending, Ending::Failed { .. });
     layers.extend(swept.layer());
+    layers.extend(replaced.as_ref().filter(|_| started).map(|_| Layer {
+        name: "code_replaced".to_owned(),
+        observed: "after the fact: another file was put in the place of one that ran".to_owned(),
+    }));
     let ended_well = ending == Ending::Exited { code: 0 };
     let report = ExecutionReport {
         truncated,
@@ -149,6 +154,10 @@ pub async fn run_constrained_process(
         if started {
             let ran: Vec<CodeFact> = plan.code.iter().map(CodeFact::from).collect();
             fields.insert("ran".to_owned(), json!(ran));
+            if let Some(at) = &replaced {
+                let at = plan.workspace.join(at.path()).display().to_string();
+                fields.insert("replaced".to_owned(), json!(at));
+            }
         }
         if !hints.is_empty() {
             fields.insert("hints".to_owned(), json!(hints));
@@ -185,6 +194,8 @@ struct Attempted {
     outcome: Outcome,
     guards: Vec<Guard>,
     swept: Swept,
+    /// A script over which somebody renamed another file while it ran.
+    replaced: Option<Spot>,
 }
 
 impl Attempted {
@@ -215,6 +226,7 @@ async fn attempt(
                 outcome,
                 guards,
                 swept,
+                replaced: None,
             });
         }
     }
@@ -229,7 +241,11 @@ async fn attempt(
     let guards = held.guards.clone();
     // From before there is a cage: what is replaced until then the helper notices.
     let end = cancel.child_token();
-    let watching = match inner.lookout.watch(&held.root, &guards, end.clone()) {
+    let scripts = scripts(plan);
+    let watched = inner
+        .lookout
+        .watch(&held.root, &guards, &scripts, end.clone());
+    let watching = match watched {
         Ok(watching) => watching,
         // A folder went in between.
         Err(error) if matches!(error.kind(), NotFound | NotADirectory) => {
@@ -237,6 +253,7 @@ async fn attempt(
                 outcome: Outcome::failed(RunErrorKind::Changed, MOVED),
                 guards,
                 swept: Swept::default(),
+                replaced: None,
             });
         }
         Err(error) => return Err(unwatched(&error)),
@@ -246,6 +263,7 @@ async fn attempt(
     if let Some(at) = watching.lost() {
         outcome.ending = lost(at, !outcome.layers.is_empty());
     }
+    let replaced = watching.replaced().cloned();
     drop(watching);
     // What never ran left nothing.
     let swept = match outcome.layers.is_empty() {
@@ -256,7 +274,18 @@ async fn attempt(
         outcome,
         guards,
         swept,
+        replaced,
     })
+}
+
+/// Where in the workspace the scripts of a call are: what is not executed by a descriptor.
+fn scripts(plan: &ProcessPlan) -> Vec<Spot> {
+    let is_script = |one: &&Pinned| one.part != CodePart::Later && one.seen.is_some();
+    let code = plan.code.iter().filter(is_script);
+    let inside = code.filter_map(|one| one.real.strip_prefix(&plan.workspace).ok());
+    let mut spots: Vec<Spot> = inside.filter_map(Spot::of).collect();
+    spots.retain(|spot| !spot.bytes().is_empty());
+    spots
 }
 
 fn unwatched(error: &io::Error) -> Refused {

@@ -75,6 +75,8 @@ impl Tool for ProcessRun {
             .map_err(|error| unresolved(&error))?;
         let gone = |_| unresolved(&ProgramProblem::NotFound(typed.to_owned()));
         let program_id = palyra_sandbox::program_id(&program).map_err(gone)?;
+        // As effects spell it: in its real folder, under its own name.
+        let found = Files.program(typed, path, &cwd).unwrap_or_default();
         let analysis = analysis(arguments, &argv, &env, &stdin, &cwd, workspace);
         // A link that is flipped back and forth must not be judged as one program and run as
         // another.
@@ -112,7 +114,7 @@ impl Tool for ProcessRun {
         let code = CodeWanted {
             program,
             program_id,
-            more: more_code(&analysis, workspace),
+            more: more_code(&analysis, &found, workspace),
             cwd: plan.cwd.clone(),
             masked: place.masked.to_vec(),
         };
@@ -126,13 +128,14 @@ impl Tool for ProcessRun {
 
 /// What the program is given to run. Of what a shell's text names, only the workspace's own: nobody
 /// in a call can change the rest.
-fn more_code(analysis: &Analysis, workspace: &Path) -> Vec<MoreCode> {
+fn more_code(analysis: &Analysis, program: &Path, workspace: &Path) -> Vec<MoreCode> {
     let is_here = |path: &Path| {
         Files
             .real(path)
             .is_some_and(|real| real.starts_with(workspace))
     };
-    let more = analysis.code.iter().filter_map(|code| {
+    let others = analysis.code.iter().filter(|code| code.path != program);
+    let more = others.filter_map(|code| {
         let part = match code.at_once {
             true => CodePart::Operand,
             false if is_here(&code.path) => CodePart::Later,

@@ -199,7 +199,10 @@ async fn a_program_is_not_swapped_while_it_starts() {
             match &ran.report.ending {
                 Ending::Exited { code: 0 } => {}
                 Ending::Failed { .. } => refused(&ran),
-                other => panic!("{other:?}"),
+                other @ (Ending::Exited { .. }
+                | Ending::Signalled { .. }
+                | Ending::TimedOut
+                | Ending::Cancelled { .. }) => panic!("{other:?}"),
             }
         }
         over.store(true, Ordering::Relaxed);
@@ -270,6 +273,34 @@ async fn a_script_that_is_rewritten_while_it_runs_is_a_copy_in_tier_c() {
         }
         // Outside it was rewritten.
         assert_eq!(std::fs::read_to_string(&operand).unwrap(), evil);
+    }
+}
+
+/// Renaming another file over a script takes its copy away. That is seen, and said.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_script_that_is_replaced_while_it_runs_is_told() {
+    for house in [House::caged().await, House::wrapped().await] {
+        let waits = "touch ready\nwhile [ ! -e go ]; do sleep 0.02; done\necho done\n";
+        let operand = house.put("wait.sh", waits.as_bytes());
+        let plan = decided(&house, &["/bin/sh", text(&operand)], &[&operand]);
+        for replace in [false, true] {
+            let (ready, go) = (house.path("work/ready"), house.path("work/go"));
+            let _ = (std::fs::remove_file(&ready), std::fs::remove_file(&go));
+            let (other, at) = (house.put("other.sh", b"echo evil\n"), operand.clone());
+            let meanwhile = std::thread::spawn(move || {
+                super::fixture::eventually("it runs", || ready.exists());
+                if replace {
+                    std::fs::rename(other, at).unwrap();
+                }
+                std::fs::write(&go, "").unwrap();
+            });
+            let ran = house.run_plan(plan.clone()).await;
+            meanwhile.join().unwrap();
+            // What was opened is what is read on.
+            assert_eq!(ran.ok(), "done\n");
+            assert_eq!(ran.layer("code_replaced").is_some(), replace);
+            assert_eq!(ran.output["replaced"] == text(&operand), replace);
+        }
     }
 }
 
