@@ -28,8 +28,10 @@ pub enum RunErrorKind {
     ProgramNotExecutable,
     /// The call's input was refused by the executor.
     InvalidInput,
-    /// The program or a folder is not the one that was decided about.
+    /// A folder is not the one that was decided about.
     Changed,
+    /// The program, or a script that it is given, is not what was decided about.
+    ProgramChanged,
     /// A path leaves the workspace or touches the daemon's home.
     WorkspaceScopeDenied,
     /// A path is a secret of the workspace.
@@ -53,6 +55,7 @@ impl RunErrorKind {
             Self::ProgramNotExecutable => "program_not_executable",
             Self::InvalidInput => "invalid_input",
             Self::Changed => "changed_since_decided",
+            Self::ProgramChanged => "program_changed",
             Self::WorkspaceScopeDenied => "workspace_scope_denied",
             Self::PathMasked => "path_masked",
             Self::PathReadOnly => "path_read_only",

@@ -39,6 +39,23 @@ impl Digest {
     }
 }
 
+/// A digest of bytes that come piece by piece.
+#[derive(Default)]
+pub struct Hashing(sha2::Sha256);
+
+impl Hashing {
+    /// The next piece.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The digest of all of them.
+    #[must_use]
+    pub fn finish(self) -> Digest {
+        Digest(self.0.finalize().into())
+    }
+}
+
 fn framed(domain: &str, parts: &[&[u8]], mut update: impl FnMut(&[u8])) {
     for part in std::iter::once(&domain.as_bytes()).chain(parts) {
         update(&(part.len() as u64).to_be_bytes());
@@ -106,7 +123,8 @@ pub struct PlanDigest(pub Digest);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct PlanSeal(Digest);
 
-/// "The same call": principal, tool, canonical arguments, effects and plan, under a local key.
+/// "The same call": principal, tool and its schema, canonical arguments, effects and plan, under a
+/// local key.
 ///
 /// It is keyed because facts outlive the arguments: without the key nobody can guess an erased short
 /// argument by hashing candidates. What is recorded is its [`RecordedDigest`].
@@ -153,7 +171,7 @@ impl DigestKey {
     /// The digest of these parts under this key.
     #[must_use]
     pub fn call_digest(&self, parts: &[&[u8]]) -> CallDigest {
-        CallDigest(self.keyed("palyra call v1", parts))
+        CallDigest(self.keyed("palyra call v2", parts))
     }
 
     /// How this plan is recorded about this call.
@@ -188,6 +206,10 @@ mod tests {
         assert_eq!(digest.to_string(), text);
         assert_eq!(text.parse::<Digest>().unwrap(), digest);
         assert!(text.to_uppercase().parse::<Digest>().is_err());
+        let mut pieces = Hashing::default();
+        pieces.update(b"a");
+        pieces.update(b"bc");
+        assert_eq!(pieces.finish(), Digest::of(b"abc"));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::id::{ApprovalId, CallId, DeviceId, GrantId, RunId, SessionId};
 use crate::plan::{Plan, Tier};
 use crate::posture::Posture;
 use crate::principal::{AgentName, Principal};
+use crate::program::CodeFact;
 use crate::risk::{ProgramFacts, Risk};
 use crate::scope::{Scope, ScopeKey};
 use crate::time::Timestamp;
@@ -49,6 +50,8 @@ pub struct Understanding {
     pub opaque: bool,
     /// See [`Facts::programs`].
     pub programs: Vec<ProgramFacts>,
+    /// See [`Facts::reads_more_code`].
+    pub reads_more_code: bool,
     /// See [`Facts::risk`].
     pub risk: Risk,
     /// See [`Facts::scopes`].
@@ -153,6 +156,13 @@ pub struct Facts {
     /// The programs among `effects`, each with its groups.
     #[serde(default)]
     pub programs: Vec<ProgramFacts>,
+    /// The files that run, with what is in them: exactly these are executed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub code: Vec<CodeFact>,
+    /// Whether a program among these runs files that it opens by itself, which `code` does not
+    /// list: interpreters import, build tools read their recipes.
+    #[serde(default)]
+    pub reads_more_code: bool,
     /// How bad it can be, and why.
     #[serde(default)]
     pub risk: Risk,
@@ -206,9 +216,12 @@ impl Facts {
     ) -> Self {
         let plan = plan.digest();
         let effect_bytes = serde_json::to_vec(&effects).unwrap_or_default();
+        // The same words mean something else to another version of the tool.
+        let schema = serde_json::to_vec(&metadata.input_schema).unwrap_or_default();
         let digest = key.call_digest(&[
             origin.principal.to_string().as_bytes(),
             proposal.tool.as_str().as_bytes(),
+            &schema,
             proposal.arguments.bytes(),
             &effect_bytes,
             plan.0.as_bytes(),
@@ -223,6 +236,9 @@ impl Facts {
             effects,
             opaque: true,
             programs: Vec::new(),
+            code: Vec::new(),
+            // Unless somebody looked.
+            reads_more_code: true,
             risk: Risk::default(),
             scopes: Vec::new(),
             workspace,
@@ -243,6 +259,7 @@ impl Facts {
     pub fn with_understanding(mut self, understood: Understanding) -> Self {
         self.opaque = understood.opaque;
         self.programs = understood.programs;
+        self.reads_more_code = understood.reads_more_code;
         self.risk = understood.risk;
         self.scopes = understood.scopes;
         self
@@ -252,6 +269,13 @@ impl Facts {
     #[must_use]
     pub const fn with_posture(mut self, posture: Option<Posture>) -> Self {
         self.posture = posture;
+        self
+    }
+
+    /// The same call, with the files that run.
+    #[must_use]
+    pub fn with_code(mut self, code: Vec<CodeFact>) -> Self {
+        self.code = code;
         self
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::digest::{Digest, PlanDigest};
 use crate::fs_rule::FsRule;
+use crate::program::Pinned;
 
 /// Anything an executor can carry out.
 pub trait Plan: Send {
@@ -240,8 +241,9 @@ pub struct ProcessPlan {
     pub argv: Vec<String>,
     /// Its whole environment; nothing is inherited. `TMPDIR` is added when the call starts.
     pub env: Vec<(String, String)>,
-    /// The program as it was when it was decided; another one is not started.
-    pub program_id: ProgramId,
+    /// What runs, file by file, as it was when it was decided: the program first, then what a
+    /// script names as its interpreter. Anything else is not started.
+    pub code: Vec<Pinned>,
     /// Where it starts.
     pub cwd: PathBuf,
     /// The folder that `cwd` was then.
@@ -352,7 +354,7 @@ macro_rules! plan_digest {
 }
 
 plan_digest! {
-    ProcessPlan => "palyra plan process v1",
+    ProcessPlan => "palyra plan process v2",
     FilePlan => "palyra plan file v1",
     ReplyPlan => "palyra plan reply v1",
 }
@@ -372,6 +374,7 @@ mod tests {
     use std::os::unix::ffi::OsStrExt;
 
     use super::*;
+    use crate::program::{CodePart, Content};
 
     fn in_folder(name: &[u8]) -> FilePlan {
         FilePlan {
@@ -390,6 +393,96 @@ mod tests {
             tier: Tier::C,
             run_as: RunAs::Daemon,
         }
+    }
+
+    fn pinned(path: &str, part: CodePart, content: &[u8]) -> Pinned {
+        Pinned {
+            path: path.into(),
+            real: path.into(),
+            part,
+            content: Content::Sha256(Digest::of(content)),
+            seen: None,
+            fixed: false,
+        }
+    }
+
+    fn process() -> ProcessPlan {
+        let id = FileId {
+            device: 1,
+            inode: 1,
+        };
+        ProcessPlan {
+            program: "/bin/sh".into(),
+            argv: vec!["sh".into(), "x.sh".into()],
+            env: vec![("A".into(), "1".into())],
+            code: vec![
+                pinned("/bin/sh", CodePart::Program, b"sh"),
+                pinned("/w/x.sh", CodePart::Operand, b"x"),
+            ],
+            cwd: "/w".into(),
+            cwd_id: id,
+            workspace: "/w".into(),
+            workspace_id: id,
+            stdin: Stdin::Nothing,
+            tier: Tier::C,
+            limits: Limits::default(),
+            masked: Vec::new(),
+            rules: Vec::new(),
+            run_as: RunAs::Daemon,
+            home: None,
+            read_only: Vec::new(),
+            egress: EgressEnforcementMode::Strict,
+            proc: ProcView::Pids,
+        }
+    }
+
+    #[test]
+    fn everything_that_decides_what_runs_is_in_the_digest() {
+        let changes: Vec<fn(&mut ProcessPlan)> = vec![
+            |plan| plan.program = "/bin/ash".into(),
+            |plan| plan.argv[1] = "y.sh".into(),
+            |plan| plan.argv.push(String::new()),
+            |plan| plan.env[0].0 = "B".into(),
+            |plan| plan.env[0].1 = "2".into(),
+            |plan| plan.code[0].content = Content::Sha256(Digest::of(b"evil")),
+            |plan| plan.code[1].content = Content::Sha256(Digest::of(b"evil")),
+            |plan| plan.code[1].content = Content::Nothing,
+            |plan| plan.code[1].path = "/w/y.sh".into(),
+            |plan| plan.code[1].real = "/w/z/x.sh".into(),
+            |plan| plan.code[1].part = CodePart::Later,
+            |plan| drop(plan.code.pop()),
+            |plan| plan.cwd = "/w/sub".into(),
+            |plan| plan.cwd_id.inode = 2,
+            |plan| plan.workspace = "/v".into(),
+            |plan| plan.workspace_id.inode = 2,
+            |plan| plan.stdin = Stdin::Text(String::new()),
+            |plan| plan.tier = Tier::B,
+            |plan| plan.limits.processes = 1,
+            |plan| plan.masked.push("/m".into()),
+            |plan| plan.run_as = RunAs::Lent { uid: 1, gid: 1 },
+            |plan| plan.home = Some("/h".into()),
+            |plan| plan.read_only.push("/r".into()),
+            |plan| plan.egress = EgressEnforcementMode::None,
+            |plan| plan.proc = ProcView::Full,
+        ];
+        let digest = process().digest();
+        for (at, change) in changes.into_iter().enumerate() {
+            let mut plan = process();
+            change(&mut plan);
+            assert_ne!(plan.digest(), digest, "change {at}");
+        }
+        // The same content, written anew: a retry is the same call.
+        let mut again = process();
+        again.code[1].seen = Some(ProgramId {
+            file: FileId {
+                device: 1,
+                inode: 7,
+            },
+            size: 1,
+            modified: (1, 1),
+            changed: (1, 1),
+        });
+        assert_eq!(again.digest(), digest);
     }
 
     #[test]

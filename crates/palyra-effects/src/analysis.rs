@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use palyra_core::{Effect, ProgramFacts, Risk};
+use palyra_core::{Effect, ProgramFacts, ProgramGroup, Risk};
 
 use crate::opaque::Opaque;
 use crate::resolver::Resolver;
@@ -22,6 +22,16 @@ pub struct Segment {
     pub words: Vec<Word>,
     /// The program, when it was found.
     pub program: Option<PathBuf>,
+}
+
+/// A file that a call runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Code {
+    /// Where it is looked for, absolute; links are as they are.
+    pub path: PathBuf,
+    /// Whether it runs as it is found when the call starts. What a shell's text names may be made or
+    /// changed by the same text first.
+    pub at_once: bool,
 }
 
 /// What a process reads on standard input.
@@ -75,6 +85,12 @@ pub struct Analysis {
     pub opaque: BTreeSet<Opaque>,
     /// The programs it runs.
     pub programs: Vec<ProgramFacts>,
+    /// The files that it runs, as far as its words name them: programs, and what interpreters and
+    /// wrappers are given.
+    pub code: Vec<Code>,
+    /// Whether a program among these runs files that it opens by itself, so that `code` is not all
+    /// of what runs.
+    pub reads_more_code: bool,
     /// How bad it can be.
     pub risk: Risk,
     pub(crate) breadth: scopes::Breadth,
@@ -104,6 +120,8 @@ pub fn of_process(call: &ProcessCall<'_>, resolver: &dyn Resolver) -> Analysis {
         programs: Vec::new(),
         opaque: BTreeSet::new(),
         notes: BTreeSet::new(),
+        code: Vec::new(),
+        in_text: 0,
         text_left: MOST_TEXT,
     };
     if call
@@ -136,10 +154,26 @@ pub fn of_process(call: &ProcessCall<'_>, resolver: &dyn Resolver) -> Analysis {
         segments: unfolder.segments,
         effects: unfolder.effects,
         opaque: unfolder.opaque,
+        reads_more_code: reads_more_code(&unfolder.programs),
         programs: unfolder.programs,
+        code: unfolder.code,
         risk,
         breadth,
     }
+}
+
+/// Interpreters import and build tools read their recipes; what those are, the words do not say.
+fn reads_more_code(programs: &[ProgramFacts]) -> bool {
+    let groups = programs.iter().flat_map(|program| &program.groups);
+    groups.into_iter().any(|group| match group {
+        ProgramGroup::Interpreters | ProgramGroup::Build => true,
+        ProgramGroup::Wrappers
+        | ProgramGroup::Vcs
+        | ProgramGroup::Network
+        | ProgramGroup::Destructive
+        | ProgramGroup::System
+        | ProgramGroup::Local => false,
+    })
 }
 
 /// Whether programs are looked up where the agent can put them: those that a call names are found
@@ -175,6 +209,8 @@ pub fn of_file(
         effects,
         opaque,
         programs: Vec::new(),
+        code: Vec::new(),
+        reads_more_code: false,
         risk,
         breadth,
     }
@@ -189,6 +225,8 @@ pub fn of_nothing() -> Analysis {
         effects: Vec::new(),
         opaque: BTreeSet::new(),
         programs: Vec::new(),
+        code: Vec::new(),
+        reads_more_code: false,
         risk: risk::of(&[], &[], &nothing, &BTreeSet::new(), None),
         breadth: scopes::Breadth::of_nothing(),
     }

@@ -36,8 +36,10 @@ impl Unfolder<'_> {
         match name {
             "python" | "pypy" => return self.python(arguments),
             "node" | "nodejs" | "perl" | "ruby" | "php" | "lua" | "luajit" => {
-                if !names_its_program(name, arguments) {
-                    self.opaque(Opaque::StdinProgram);
+                match program_of(name, arguments) {
+                    Given::File(script) => self.script_file(script),
+                    Given::Text => {}
+                    Given::Nothing => self.opaque(Opaque::StdinProgram),
                 }
                 return;
             }
@@ -57,6 +59,9 @@ impl Unfolder<'_> {
         });
         if !given || commands_come_by_input(name, &known) {
             self.opaque(Opaque::StdinProgram);
+        }
+        if let Some(script) = script_operand(name, &known) {
+            self.script_file(script);
         }
     }
 
@@ -93,21 +98,32 @@ impl Unfolder<'_> {
     }
 }
 
-/// Whether a script or a text is there; a word behind an option may be that option's value.
-fn names_its_program(name: &str, arguments: &[Word]) -> bool {
+/// Where an interpreter's program comes from.
+enum Given<'a> {
+    File(&'a str),
+    Text,
+    /// From standard input, or nobody can tell.
+    Nothing,
+}
+
+/// The script or the text; a word behind an option may be that option's value.
+fn program_of<'a>(name: &str, arguments: &'a [Word]) -> Given<'a> {
     for text in arguments
         .iter()
         .map(|word| word.known().unwrap_or_default())
     {
         let Some(option) = text.strip_prefix('-') else {
-            return !text.is_empty() && !text.starts_with("/dev/");
+            return match text.is_empty() || text.starts_with("/dev/") {
+                true => Given::Nothing,
+                false => Given::File(text),
+            };
         };
         match option.strip_prefix('-') {
-            Some("eval" | "print" | "test" | "version" | "help" | "run") => return true,
+            Some("eval" | "print" | "test" | "version" | "help" | "run") => return Given::Text,
             // The others of node may take the word behind them.
-            Some(long) if !long.contains('=') && !long.starts_with("no-") => return false,
+            Some(long) if !long.contains('=') && !long.starts_with("no-") => return Given::Nothing,
             Some(_) => {}
-            None if option.is_empty() => return false,
+            None if option.is_empty() => return Given::Nothing,
             None => {
                 let code = match name {
                     "node" | "nodejs" => ['e', 'p', 'v', 'h'].as_slice(),
@@ -116,16 +132,51 @@ fn names_its_program(name: &str, arguments: &[Word]) -> bool {
                     _ => &['e', 'h'],
                 };
                 if option.contains(code) {
-                    return true;
+                    return Given::Text;
                 }
                 // `-I lib`: the value is another word.
                 if option.len() == 1 && "rCIdcztlmM".contains(option) {
-                    return false;
+                    return Given::Nothing;
                 }
             }
         }
     }
-    false
+    Given::Nothing
+}
+
+/// The script of a language whose first operand it is. Those that take options before it with
+/// words of their own are left out: another word would be taken for it.
+fn script_operand<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+    let languages = [
+        "deno",
+        "bun",
+        "ts-node",
+        "tsx",
+        "raku",
+        "tclsh",
+        "wish",
+        "expect",
+        "guile",
+        "racket",
+        "elixir",
+        "escript",
+        "runghc",
+        "runhaskell",
+        "ocaml",
+        "julia",
+        "Rscript",
+        "groovy",
+        "qjs",
+        "bb",
+        "janet",
+        "dart",
+    ];
+    if !languages.contains(&name) {
+        return None;
+    }
+    let mut operands = known.iter().copied().skip_while(|word| *word == "run");
+    let first = operands.next()?;
+    (!first.starts_with('-')).then_some(first)
 }
 
 /// Programs whose operand is a file to work on; what they do to it comes by standard input.

@@ -29,7 +29,7 @@ mod words;
 mod wrappers;
 
 pub use analysis::{
-    Analysis, FileAccess, ProcessCall, Read, Segment, of_file, of_nothing, of_process,
+    Analysis, Code, FileAccess, ProcessCall, Read, Segment, of_file, of_nothing, of_process,
 };
 pub use opaque::Opaque;
 pub use resolver::Resolver;

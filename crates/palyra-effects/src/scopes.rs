@@ -230,6 +230,7 @@ impl Analysis {
         );
         let scopes = std::iter::once(&exact).chain(&self.breadth.0);
         Understanding {
+            reads_more_code: self.reads_more_code,
             opaque: self.is_opaque(),
             programs: self.programs.clone(),
             risk: self.risk.clone(),

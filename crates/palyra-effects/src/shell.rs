@@ -37,6 +37,7 @@ impl Unfolder<'_> {
         }
         match parse(text) {
             Some(program) => {
+                self.in_text += 1;
                 let mut walk = Walk {
                     to: self,
                     dialect,
@@ -45,6 +46,7 @@ impl Unfolder<'_> {
                 for list in &program.complete_commands {
                     walk.list(list);
                 }
+                self.in_text -= 1;
             }
             None => self.opaque(Opaque::Unparsable),
         }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use palyra_core::{Effect, EgressHost, ProgramFacts, ProgramGroup};
 
-use crate::analysis::Segment;
+use crate::analysis::{Code, Segment};
 use crate::opaque::Opaque;
 use crate::programs::{self, Dialect, Entry};
 use crate::resolver::Resolver;
@@ -43,6 +43,9 @@ pub(crate) struct Unfolder<'a> {
     pub(crate) programs: Vec<ProgramFacts>,
     pub(crate) opaque: BTreeSet<Opaque>,
     pub(crate) notes: BTreeSet<risk::Note>,
+    pub(crate) code: Vec<Code>,
+    /// Shell texts around what is read now.
+    pub(crate) in_text: usize,
     /// Shell text that may still be read, in bytes.
     pub(crate) text_left: usize,
 }
@@ -97,6 +100,7 @@ impl Unfolder<'_> {
         }
         for program in &found {
             self.exec(program);
+            self.runs(program.clone());
         }
         found.into_iter().next()
     }
@@ -413,7 +417,19 @@ impl Unfolder<'_> {
         if script == "-" || script.starts_with("/dev/") || script.starts_with("/proc/") {
             return self.opaque(Opaque::StdinProgram);
         }
+        for folder in self.folders.clone() {
+            self.runs(folder.join(script));
+        }
         self.file(script, |path| Effect::FsRead { path });
+    }
+
+    /// A file that is run.
+    fn runs(&mut self, path: PathBuf) {
+        let at_once = self.in_text == 0;
+        match self.code.iter_mut().find(|known| known.path == path) {
+            Some(known) => known.at_once &= at_once,
+            None => self.code.push(Code { path, at_once }),
+        }
     }
 
     /// An effect on a file named in the call.

@@ -147,6 +147,7 @@ impl CallState {
                     | Kind::ProgramNotExecutable
                     | Kind::InvalidInput
                     | Kind::Changed
+                    | Kind::ProgramChanged
                     | Kind::WorkspaceScopeDenied
                     | Kind::PathMasked
                     | Kind::PathReadOnly

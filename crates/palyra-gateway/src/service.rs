@@ -283,6 +283,7 @@ impl GatewayService {
             has_tier_c: sandbox.tier_c.is_some() || !sandbox.available,
         };
         let prepared = tool.prepare(&wanted.arguments, &place)?;
+        let prepared = prepared.pinned(&self.0.sandbox).await?;
         let now = self.0.clock.now();
         let proposal = ToolProposal {
             tool: tool.metadata.name.clone(),
@@ -309,7 +310,8 @@ impl GatewayService {
             exact: facts.digest(),
         };
         let understood = prepared.analysis.understanding(&identity, &self.0.key);
-        let mut facts = facts.with_understanding(understood);
+        let facts = facts.with_understanding(understood);
+        let mut facts = facts.with_code(prepared.code_facts());
         facts.said = wanted.said.map(|said| {
             let cut = said.floor_char_boundary(MOST_SAID);
             said.get(..cut).unwrap_or_default().to_owned()

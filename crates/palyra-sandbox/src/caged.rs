@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use palyra_core::plan::{EgressEnforcementMode, FileId, ProcView, RunAs};
-use palyra_core::{Clock, FileOperation, FilePlan, FsRule, Layer, ProcessPlan, RunErrorKind};
+use palyra_core::{
+    Clock, CodePart, FileOperation, FilePlan, FsRule, Layer, Pinned, ProcessPlan, RunErrorKind,
+};
 use serde_json::{Value, json};
 
 use crate::ground::policy::{Guard, SandboxProcessRunnerPolicy};
@@ -203,6 +205,7 @@ pub(crate) fn for_process(
         read_only: &plan.read_only,
         masked: &masked,
         guards,
+        code: &copied(inner.backend(), &plan.code),
         egress: plan.egress,
         proc: plan.proc,
         scratch: plan.limits.scratch,
@@ -211,6 +214,25 @@ pub(crate) fn for_process(
     let cage = cage::plan(&inner.host, &wanted).map_err(|why| no_cage(&why))?;
     is_shown(&cage, &plan.program)?;
     made(inner, inner.backend(), cage, plan.run_as, masked)
+}
+
+/// The code that is copied where it lies in the workspace. `bwrap` removes the file that it lays over
+/// another, and a program would be told that it is deleted: there it is only compared.
+fn copied(backend: TierCBackend, code: &[Pinned]) -> Vec<Pinned> {
+    let is_chain = |one: &&Pinned| match one.part {
+        CodePart::Program | CodePart::Interpreter => true,
+        CodePart::Operand | CodePart::Later => false,
+    };
+    let executed = code.iter().take_while(is_chain).count().saturating_sub(1);
+    let mut all = code.to_vec();
+    match backend {
+        TierCBackend::LinuxBubblewrap if executed < all.len() => drop(all.remove(executed)),
+        TierCBackend::LinuxBubblewrap
+        | TierCBackend::LinuxNamespaces
+        | TierCBackend::MacosSandboxExec
+        | TierCBackend::WindowsJobObject => {}
+    }
+    all
 }
 
 /// The cage of a file tool: its workspace and, where our own helper builds it, nothing else.
@@ -228,6 +250,7 @@ pub(crate) fn for_files(
         read_only: &[],
         masked: &masked,
         guards,
+        code: &[],
         egress: EgressEnforcementMode::Strict,
         proc: ProcView::Pids,
         scratch: plan.limits.scratch,
@@ -265,6 +288,7 @@ pub(crate) fn for_probe(
         read_only: &[],
         masked: &masked,
         guards: Vec::new(),
+        code: &[],
         egress: EgressEnforcementMode::Strict,
         proc: ProcView::Pids,
         scratch: 1 << 20,

@@ -22,6 +22,7 @@
 //! | `call`, `helper`, `wire` | one call from the daemon's side, and the protocol |
 //! | `output`, `live`, `input` | what a call writes and reads, while it runs and afterwards |
 //! | `walls`, `surround`, `masks`, `landlock` | what a call may reach in the file system |
+//! | `program`, `pins` | which program, under which uid, and what is in the files that run |
 //! | `seccomp`, `bpf` | which system calls it may not make |
 //! | `ground` | what in a workspace is a secret or runs later, and what becomes of it |
 //! | `lookout` | masks that are lost while a call runs |
@@ -52,6 +53,7 @@ mod live;
 mod lookout;
 mod masks;
 mod output;
+mod pins;
 mod probing;
 mod process;
 mod program;
@@ -74,6 +76,7 @@ pub use files::FileRunner;
 pub use ground::policy::SandboxProcessRunnerPolicy;
 pub use input::{Fed, LiveInput};
 pub use output::{OutputChunk, OutputSink, OutputStream};
+pub use pins::{CodeWanted, MoreCode, PinProblem, read_code};
 pub use process::{ProcessRunner, run_constrained_process};
 pub use program::{
     FolderFound, ProgramProblem, RootsFolder, look_at_folder, program_id, resolve_program, run_as,

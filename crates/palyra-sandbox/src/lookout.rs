@@ -1,9 +1,12 @@
-//! Watches masked names while calls live.
+//! Watches names while calls live: what is masked, and the scripts that calls run.
 //!
 //! Editors save by renaming a new file over the old one. The mask lies on the old one, so for calls
 //! that are running the new one is not covered. Nothing inside can bring this about: what is masked
 //! there can be neither moved nor replaced. One inotify for all calls, because taking one down makes
 //! the kernel wait; what cannot be watched is not run.
+//!
+//! The copy of a script is lost in the same way. By then its interpreter has most likely read it, and
+//! ending the call would leave half of its work: it goes on, and the record says so.
 
 use std::collections::HashMap;
 use std::io;
@@ -34,12 +37,21 @@ struct Shared {
 
 struct Watcher {
     name: Vec<u8>,
+    what: Watched,
     call: Arc<Lost>,
 }
 
-/// What became of a call's masks.
+/// Why a name is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Watched {
+    Mask,
+    Code,
+}
+
+/// What became of a call's masks and copies.
 struct Lost {
     which: OnceLock<Spot>,
+    code: OnceLock<Spot>,
     folder: HashMap<i32, Spot>,
     end: CancellationToken,
 }
@@ -51,24 +63,25 @@ pub(crate) struct Watching {
 }
 
 impl Lookout {
-    /// Watches what is masked; `end` is cancelled when a mask is lost.
+    /// Watches what is masked, and the files that run; `end` is cancelled when a mask is lost.
     pub(crate) fn watch(
         &self,
         root: &Root,
         guards: &[Guard],
+        code: &[Spot],
         end: CancellationToken,
     ) -> io::Result<Watching> {
         let masked = guards.iter().filter(|guard| guard.hold == Hold::Masked);
-        let mut names: HashMap<Spot, Vec<Vec<u8>>> = HashMap::new();
-        for guard in masked {
-            let folder = guard.at.parent().unwrap_or_default();
-            names
-                .entry(folder)
-                .or_default()
-                .push(guard.at.name().to_vec());
+        let masked = masked.map(|guard| (&guard.at, Watched::Mask));
+        let mut names: HashMap<Spot, Vec<(Vec<u8>, Watched)>> = HashMap::new();
+        for (at, what) in masked.chain(code.iter().map(|at| (at, Watched::Code))) {
+            let folder = at.parent().unwrap_or_default();
+            let name = (at.name().to_vec(), what);
+            names.entry(folder).or_default().push(name);
         }
         let nothing = Lost {
             which: OnceLock::new(),
+            code: OnceLock::new(),
             folder: HashMap::new(),
             end,
         };
@@ -81,7 +94,12 @@ impl Lookout {
         let (mut folder, mut told) = (HashMap::new(), Vec::new());
         for (at, names) in names {
             // By handle: whatever is renamed meanwhile, it is this folder.
-            let handle = root.open(&at, OFlags::PATH | OFlags::DIRECTORY)?;
+            let handle = match root.open(&at, OFlags::PATH | OFlags::DIRECTORY) {
+                Ok(handle) => handle,
+                // The helper compares what runs, and finds out as well.
+                Err(_) if names.iter().all(|(_, what)| *what == Watched::Code) => continue,
+                Err(error) => return Err(error.into()),
+            };
             let path = format!("/proc/self/fd/{}", handle.as_raw_fd());
             let what = WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::ONLYDIR;
             let number = inotify::add_watch(&shared.inotify, path, what)?;
@@ -90,8 +108,9 @@ impl Lookout {
         }
         let call = Arc::new(Lost { folder, ..nothing });
         for (number, names) in told {
-            let watchers = names.into_iter().map(|name| Watcher {
+            let watchers = names.into_iter().map(|(name, what)| Watcher {
                 name,
+                what,
                 call: Arc::clone(&call),
             });
             watched.entry(number).or_default().extend(watchers);
@@ -155,8 +174,14 @@ impl Shared {
                 let same = *folder == number && name == Some(watcher.name.as_slice());
                 if same || overflow {
                     let at = watcher.call.folder.get(folder).cloned().unwrap_or_default();
-                    let _ = watcher.call.which.set(at.join(&watcher.name));
-                    watcher.call.end.cancel();
+                    let at = at.join(&watcher.name);
+                    match watcher.what {
+                        Watched::Mask => {
+                            let _ = watcher.call.which.set(at);
+                            watcher.call.end.cancel();
+                        }
+                        Watched::Code => drop(watcher.call.code.set(at)),
+                    }
                 }
             }
         }
@@ -167,6 +192,13 @@ impl Watching {
     /// Which mask was lost, if one was.
     pub(crate) fn lost(&self) -> Option<&Spot> {
         self.call.which.get()
+    }
+}
+
+impl Watching {
+    /// Which script was replaced, if one was.
+    pub(crate) fn replaced(&self) -> Option<&Spot> {
+        self.call.code.get()
     }
 }
 

@@ -7,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 use palyra_core::corridor::{Executes, Running};
 use palyra_core::plan::RunAs;
 use palyra_core::{
-    EgressEnforcementMode, Ending, ExecutionReport, Layer, ProcessPlan, RunErrorKind, Stdin, Tier,
-    Timestamp,
+    CodeFact, CodePart, EgressEnforcementMode, Ending, ExecutionReport, Layer, Pinned, ProcessPlan,
+    RunErrorKind, Stdin, Tier, Timestamp,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -24,7 +24,7 @@ use crate::output::OutputSink;
 use crate::sandbox::{Inner, Sandbox};
 use crate::surround::Reach;
 use crate::tier_c::cage;
-use crate::wire::{Decided, MOVED, Order, Work};
+use crate::wire::{CagedOrder, CodeCheck, Decided, MOVED, Order, Work};
 
 /// Runs one process.
 pub struct ProcessRunner {
@@ -66,8 +66,9 @@ impl Executes for ProcessRunner {
 /// Runs one process behind the walls of its tier.
 ///
 /// The corridor's proof is the second argument: nobody else can call this. The output is
-/// `{"stdout": …, "stderr": …, "stdout_bytes": n, "stderr_bytes": n}`, each stream as
-/// `{"text": …}` or, when it is not UTF-8, `{"base64": …}`.
+/// `{"stdout": …, "stderr": …, "stdout_bytes": n, "stderr_bytes": n, "ran": […]}`, each stream as
+/// `{"text": …}` or, when it is not UTF-8, `{"base64": …}`, and each file that ran with its content's
+/// digest. That is where the attestation has it: a record in clear would tell which calls were equal.
 pub async fn run_constrained_process(
     sandbox: &Sandbox,
     running: Running<'_>,
@@ -116,6 +117,7 @@ pub async fn run_constrained_process(
         outcome,
         guards,
         swept,
+        replaced,
     } = attempted;
     let truncated = outcome.stdout.dropped() > 0 || outcome.stderr.dropped() > 0;
     let Outcome {
@@ -124,7 +126,13 @@ pub async fn run_constrained_process(
         stdout,
         stderr,
     } = outcome;
+    // Whoever found every wall standing and did not fail after that has started what was decided.
+    let started = !layers.is_empty() && !matches!(ending, Ending::Failed { .. });
     layers.extend(swept.layer());
+    layers.extend(replaced.as_ref().filter(|_| started).map(|_| Layer {
+        name: "code_replaced".to_owned(),
+        observed: "after the fact: another file was put in the place of one that ran".to_owned(),
+    }));
     let ended_well = ending == Ending::Exited { code: 0 };
     let report = ExecutionReport {
         truncated,
@@ -143,6 +151,14 @@ pub async fn run_constrained_process(
     };
     let told = swept.told();
     if let Value::Object(fields) = &mut output {
+        if started {
+            let ran: Vec<CodeFact> = plan.code.iter().map(CodeFact::from).collect();
+            fields.insert("ran".to_owned(), json!(ran));
+            if let Some(at) = &replaced {
+                let at = plan.workspace.join(at.path()).display().to_string();
+                fields.insert("replaced".to_owned(), json!(at));
+            }
+        }
         if !hints.is_empty() {
             fields.insert("hints".to_owned(), json!(hints));
         }
@@ -178,6 +194,8 @@ struct Attempted {
     outcome: Outcome,
     guards: Vec<Guard>,
     swept: Swept,
+    /// A script over which somebody renamed another file while it ran.
+    replaced: Option<Spot>,
 }
 
 impl Attempted {
@@ -208,6 +226,7 @@ async fn attempt(
                 outcome,
                 guards,
                 swept,
+                replaced: None,
             });
         }
     }
@@ -222,7 +241,11 @@ async fn attempt(
     let guards = held.guards.clone();
     // From before there is a cage: what is replaced until then the helper notices.
     let end = cancel.child_token();
-    let watching = match inner.lookout.watch(&held.root, &guards, end.clone()) {
+    let scripts = scripts(plan);
+    let watched = inner
+        .lookout
+        .watch(&held.root, &guards, &scripts, end.clone());
+    let watching = match watched {
         Ok(watching) => watching,
         // A folder went in between.
         Err(error) if matches!(error.kind(), NotFound | NotADirectory) => {
@@ -230,6 +253,7 @@ async fn attempt(
                 outcome: Outcome::failed(RunErrorKind::Changed, MOVED),
                 guards,
                 swept: Swept::default(),
+                replaced: None,
             });
         }
         Err(error) => return Err(unwatched(&error)),
@@ -239,6 +263,7 @@ async fn attempt(
     if let Some(at) = watching.lost() {
         outcome.ending = lost(at, !outcome.layers.is_empty());
     }
+    let replaced = watching.replaced().cloned();
     drop(watching);
     // What never ran left nothing.
     let swept = match outcome.layers.is_empty() {
@@ -249,7 +274,18 @@ async fn attempt(
         outcome,
         guards,
         swept,
+        replaced,
     })
+}
+
+/// Where in the workspace the scripts of a call are: what is not executed by a descriptor.
+fn scripts(plan: &ProcessPlan) -> Vec<Spot> {
+    let is_script = |one: &&Pinned| one.part != CodePart::Later && one.seen.is_some();
+    let code = plan.code.iter().filter(is_script);
+    let inside = code.filter_map(|one| one.real.strip_prefix(&plan.workspace).ok());
+    let mut spots: Vec<Spot> = inside.filter_map(Spot::of).collect();
+    spots.retain(|spot| !spot.bytes().is_empty());
+    spots
 }
 
 fn unwatched(error: &io::Error) -> Refused {
@@ -427,13 +463,12 @@ fn prepare(
     };
     let order = Order {
         work: Work::Process {
-            program: plan.program,
             argv: plan.argv,
             env: plan.env,
             cwd: plan.cwd,
             offline: plan.tier == Tier::B && plan.egress == EgressEnforcementMode::Strict,
             decided: Decided {
-                program: plan.program_id,
+                code: checks(&plan.code, caged.as_ref()),
                 cwd: plan.cwd_id,
             },
             terminal,
@@ -446,6 +481,20 @@ fn prepare(
         caged,
     };
     Ok((order, means))
+}
+
+/// What the helper compares before anything starts.
+fn checks(code: &[Pinned], caged: Option<&CagedOrder>) -> Vec<CodeCheck> {
+    let copied = |real: &Path| caged.is_some_and(|caged| caged.cage.copies(real));
+    let check = |one: &Pinned| CodeCheck {
+        path: one.path.clone(),
+        part: one.part,
+        content: one.content,
+        seen: one.seen,
+        fixed: one.fixed,
+        copied: copied(&one.real),
+    };
+    code.iter().map(check).collect()
 }
 
 /// A program that is there and cannot be reached: better said now than "permission denied" later.
@@ -477,9 +526,15 @@ fn check_plan(plan: &ProcessPlan) -> Result<(), Refused> {
     if !plan.program.is_absolute() || !plan.cwd.is_absolute() {
         return wrong("the program and the folder it starts in need absolute paths");
     }
+    let starts = |one: &Pinned| one.part == CodePart::Program && one.path == plan.program;
+    if !plan.code.first().is_some_and(starts) {
+        return wrong("the plan does not say what is in the program that it starts");
+    }
+    let code = plan.code.iter().flat_map(|one| [&one.path, &one.real]);
     let paths = [&plan.program, &plan.cwd, &plan.workspace];
     let lists = plan.masked.iter().chain(&plan.read_only).chain(&plan.home);
-    if !paths.into_iter().chain(lists).all(|path| is_plain(path)) {
+    let all = paths.into_iter().chain(lists).chain(code);
+    if !all.into_iter().all(|path| is_plain(path)) {
         return wrong("a path of the plan is not UTF-8 or contains a NUL character");
     }
     if plan.argv.iter().any(|argument| argument.contains('\0')) {

@@ -124,14 +124,17 @@ pub(crate) const fn id_of(found: &Stat) -> FileId {
 /// # Errors
 /// It is not there.
 pub fn program_id(path: &Path) -> io::Result<ProgramId> {
-    let found = rustix::fs::stat(path)?;
+    Ok(id_of_program(&rustix::fs::stat(path)?))
+}
+
+pub(crate) fn id_of_program(found: &Stat) -> ProgramId {
     let signed = |nanos: u64| i64::try_from(nanos).unwrap_or(0);
-    Ok(ProgramId {
-        file: id_of(&found),
+    ProgramId {
+        file: id_of(found),
         size: u64::try_from(found.st_size).unwrap_or(0),
         modified: (found.st_mtime, signed(found.st_mtime_nsec)),
         changed: (found.st_ctime, signed(found.st_ctime_nsec)),
-    })
+    }
 }
 
 /// The group of a uid that has none of its own: nobody's.

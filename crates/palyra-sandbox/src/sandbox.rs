@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use palyra_core::plan::RunAs;
-use palyra_core::{Clock, Tier};
+use palyra_core::{Clock, Pinned, Tier};
 use rustix::fs::{Mode, OFlags};
 use tokio_util::sync::CancellationToken;
 
@@ -24,6 +24,7 @@ use crate::kit::{For, Kit, Spares};
 use crate::landlock::Abi;
 use crate::lookout::Lookout;
 use crate::output::OutputSink;
+use crate::pins::{CodeWanted, PinProblem, Pins};
 use crate::process::ProcessRunner;
 use crate::quarantine::Quarantine;
 use crate::tier_c::TierCBackend;
@@ -104,6 +105,8 @@ pub(crate) struct Inner {
     /// What is known of workspaces.
     pub(crate) grounds: Grounds,
     pub(crate) lookout: Lookout,
+    /// What is in programs that only root can change.
+    pub(crate) pins: Pins,
     status: OnceLock<SandboxStatus>,
     walls: Option<Walls>,
     // Before the folder they are in.
@@ -167,6 +170,21 @@ impl Sandbox {
         cancel: CancellationToken,
     ) -> ProcessRunner {
         ProcessRunner::new(self.clone(), sink, input, cancel)
+    }
+
+    /// Reads a call's code before it is decided: what its plan will name. What was read before and
+    /// cannot have changed is not read again; the rest is not read on a thread that others wait for.
+    ///
+    /// # Errors
+    /// What would run cannot be told.
+    pub async fn pin(&self, wanted: CodeWanted) -> Result<Vec<Pinned>, PinProblem> {
+        if let Some(known) = self.inner.pins.known(&wanted) {
+            return known;
+        }
+        let inner = Arc::clone(&self.inner);
+        let program = wanted.program.clone();
+        let read = tokio::task::spawn_blocking(move || inner.pins.read(&wanted)).await;
+        read.unwrap_or_else(|error| Err(PinProblem::Unreadable(program, io::Error::other(error))))
     }
 
     /// A runner for file tools.
@@ -235,6 +253,7 @@ impl Inner {
             uids: Uids::new(),
             grounds: Grounds::default(),
             lookout: Lookout::default(),
+            pins: Pins::default(),
             status: OnceLock::new(),
             walls,
             spares: Spares::default(),

@@ -83,15 +83,35 @@ pub(crate) fn exit(code: i32) -> ! {
 
 /// Becomes another program. Comes back only with the reason why it could not.
 pub(crate) fn exec(program: &CStr, argv: &[CString], env: &[CString]) -> io::Error {
-    let pointers = |list: &[CString]| -> Vec<*const libc::c_char> {
-        let all = list.iter().map(|text| text.as_ptr());
-        all.chain(std::iter::once(std::ptr::null())).collect()
-    };
     let (argv, env) = (pointers(argv), pointers(env));
     // SAFETY: all three are NUL-terminated, the lists end with a null pointer, and what they point
     // to outlives the call.
     unsafe { libc::execve(program.as_ptr(), argv.as_ptr(), env.as_ptr()) };
     io::Error::last_os_error()
+}
+
+/// Becomes the program that was opened, whatever its path leads to by now. Comes back only with the
+/// reason why it could not.
+pub(crate) fn exec_opened(program: BorrowedFd<'_>, argv: &[CString], env: &[CString]) -> io::Error {
+    let (argv, env) = (pointers(argv), pointers(env));
+    // SAFETY: the path is an empty string that ends with NUL, the lists end with a null pointer, and
+    // what they point to outlives the call.
+    unsafe {
+        libc::syscall(
+            libc::SYS_execveat,
+            program.as_raw_fd(),
+            c"".as_ptr(),
+            argv.as_ptr(),
+            env.as_ptr(),
+            libc::AT_EMPTY_PATH,
+        )
+    };
+    io::Error::last_os_error()
+}
+
+fn pointers(list: &[CString]) -> Vec<*const libc::c_char> {
+    let all = list.iter().map(|text| text.as_ptr());
+    all.chain(std::iter::once(std::ptr::null())).collect()
 }
 
 /// Marks every descriptor above standard error to be closed by `exec`, whoever opened it.

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 use palyra_core::plan::{FileId, ProgramId, RunAs};
-use palyra_core::{FileOperation, FsRule, Layer, Limits, RunErrorKind, Window};
+use palyra_core::{CodePart, Content, FileOperation, FsRule, Layer, Limits, RunErrorKind, Window};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags,
@@ -94,7 +94,6 @@ pub(crate) enum Work {
     Probe,
     /// Become a program.
     Process {
-        program: PathBuf,
         argv: Vec<String>,
         env: Vec<(String, String)>,
         cwd: PathBuf,
@@ -117,10 +116,24 @@ pub(crate) enum Work {
 }
 
 /// What exactly a process was decided to be and to start in.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Decided {
-    pub(crate) program: ProgramId,
+    /// The program first, then what a script names as its interpreter, then what they are given.
+    pub(crate) code: Vec<CodeCheck>,
     pub(crate) cwd: FileId,
+}
+
+/// One file of a call's code, to be compared before anything starts.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct CodeCheck {
+    pub(crate) path: PathBuf,
+    pub(crate) part: CodePart,
+    pub(crate) content: Content,
+    pub(crate) seen: Option<ProgramId>,
+    /// Nobody but root can change it or what its path leads to: looking at it is enough.
+    pub(crate) fixed: bool,
+    /// A copy lies over it.
+    pub(crate) copied: bool,
 }
 
 /// What the waiting target hands on to its supervisor, with the report socket.

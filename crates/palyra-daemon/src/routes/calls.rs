@@ -18,7 +18,7 @@ use palyra_api::wire::{
     Outcome, OutputStream, Page, Problem,
 };
 use palyra_core::json::NotCanonical;
-use palyra_core::{BlobKind, CanonicalJson, Ending};
+use palyra_core::{BlobKind, CanonicalJson, Ending, RunErrorKind};
 use palyra_gateway::calls::{CallRow, CallState};
 use palyra_gateway::error::RefusalKind;
 use palyra_gateway::records::ListQuery;
@@ -347,7 +347,24 @@ fn result(report: &Arc<CallReport>) -> CallResult {
                     result.problem = problem("cancelled", reason, "propose the call again");
                 }
                 Ending::Failed { kind, message } => {
-                    let next_step = format!("see `palyra calls show {}`", report.call);
+                    let next_step = match kind {
+                        RunErrorKind::ProgramChanged => {
+                            "look at what is there now, then propose the call again".to_owned()
+                        }
+                        RunErrorKind::SandboxUnavailable
+                        | RunErrorKind::SandboxDegraded
+                        | RunErrorKind::ProgramNotFound
+                        | RunErrorKind::ProgramNotExecutable
+                        | RunErrorKind::InvalidInput
+                        | RunErrorKind::Changed
+                        | RunErrorKind::WorkspaceScopeDenied
+                        | RunErrorKind::PathMasked
+                        | RunErrorKind::PathReadOnly
+                        | RunErrorKind::MaskLost
+                        | RunErrorKind::RuntimeFailure => {
+                            format!("see `palyra calls show {}`", report.call)
+                        }
+                    };
                     result.problem = problem(kind.as_str(), message, &next_step);
                 }
             }

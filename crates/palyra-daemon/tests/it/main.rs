@@ -21,6 +21,7 @@ mod guarantees;
 mod keeping;
 mod lifecycle;
 mod past;
+mod pinned;
 mod policies;
 mod proofs;
 mod quarantine;

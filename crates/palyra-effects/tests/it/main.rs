@@ -6,6 +6,7 @@
     reason = "helpers of tests stop at what cannot be"
 )]
 
+mod code;
 mod controls;
 mod machine;
 mod properties;

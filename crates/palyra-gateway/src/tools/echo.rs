@@ -33,6 +33,7 @@ impl Tool for Echo {
         Ok(Prepared {
             analysis: palyra_effects::of_nothing(),
             plan: AnyPlan::Reply(ReplyPlan { reply }),
+            code: None,
         })
     }
 }

@@ -160,6 +160,7 @@ impl Tool for FileTool {
         Ok(Prepared {
             analysis: palyra_effects::of_file(access, &whole, workspace, &Files),
             plan: AnyPlan::File(Box::new(plan)),
+            code: None,
         })
     }
 }

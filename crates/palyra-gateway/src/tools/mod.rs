@@ -10,12 +10,13 @@ mod process_run;
 use std::path::{Path, PathBuf};
 
 use palyra_core::{
-    CanonicalJson, FileId, FilePlan, FsRule, Plan, PlanDigest, ProcessPlan, ReplyPlan, Tier,
-    ToolMetadata, ToolName,
+    CanonicalJson, CodeFact, FileId, FilePlan, FsRule, Plan, PlanDigest, ProcessPlan, ReplyPlan,
+    Tier, ToolMetadata, ToolName,
 };
 
 use palyra_core::plan::RunAs;
 use palyra_effects::Analysis;
+use palyra_sandbox::{CodeWanted, PinProblem, Sandbox};
 
 use crate::error::{Refusal, RefusalKind};
 use crate::people::People;
@@ -68,6 +69,58 @@ pub struct Prepared {
     pub analysis: Analysis,
     /// What would run.
     pub plan: AnyPlan,
+    /// The files that run, of a plan that does not say yet what is in them.
+    pub code: Option<CodeWanted>,
+}
+
+impl Prepared {
+    /// The same, with what is in the files that run: the plan of a process means nothing before.
+    ///
+    /// # Errors
+    /// What would run cannot be told.
+    pub(crate) async fn pinned(mut self, sandbox: &Sandbox) -> Result<Self, Refusal> {
+        if let (Some(wanted), AnyPlan::Process(plan)) = (self.code.take(), &mut self.plan) {
+            plan.code = sandbox
+                .pin(wanted)
+                .await
+                .map_err(|error| unpinned(&error))?;
+        }
+        Ok(self)
+    }
+
+    /// The files that run, for policy and for a person.
+    pub(crate) fn code_facts(&self) -> Vec<CodeFact> {
+        match &self.plan {
+            AnyPlan::Process(plan) => plan.code.iter().map(CodeFact::from).collect(),
+            AnyPlan::Reply(_) | AnyPlan::File(_) => Vec::new(),
+        }
+    }
+}
+
+fn unpinned(problem: &PinProblem) -> Refusal {
+    let (kind, code, next_step) = match problem {
+        PinProblem::Changed(_) => (
+            RefusalKind::Conflict,
+            "program_changed",
+            "repeat the call when nothing changes the program or a link to it",
+        ),
+        PinProblem::TooLarge(_) => (
+            RefusalKind::TooLarge,
+            "program_too_large",
+            "run a smaller program, or a part of it",
+        ),
+        PinProblem::Unreadable(..) => (
+            RefusalKind::Invalid,
+            "program_unreadable",
+            "make it readable for whom the call runs as: what cannot be read cannot be approved",
+        ),
+        PinProblem::NoInterpreter(..) => (
+            RefusalKind::NotFound,
+            "program_not_found",
+            "install the interpreter, or mend the script's first line",
+        ),
+    };
+    Refusal::new(kind, code, problem.to_string(), next_step)
 }
 
 /// Where a call is prepared.

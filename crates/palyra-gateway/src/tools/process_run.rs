@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use palyra_core::{
-    CanonicalJson, EgressEnforcementMode, FileId, Limits, ProcView, ProcessPlan, Stdin, Tier,
-    ToolCapability, ToolMetadata,
+    CanonicalJson, CodePart, EgressEnforcementMode, FileId, Limits, ProcView, ProcessPlan, Stdin,
+    Tier, ToolCapability, ToolMetadata,
 };
-use palyra_effects::{Analysis, ProcessCall, Read};
-use palyra_sandbox::ProgramProblem;
+use palyra_effects::{Analysis, ProcessCall, Read, Resolver};
+use palyra_sandbox::{CodeWanted, MoreCode, ProgramProblem};
 use serde_json::{Value, json};
 
 use super::{AnyPlan, Place, Prepared, Tool, own_name, text};
@@ -75,6 +75,8 @@ impl Tool for ProcessRun {
             .map_err(|error| unresolved(&error))?;
         let gone = |_| unresolved(&ProgramProblem::NotFound(typed.to_owned()));
         let program_id = palyra_sandbox::program_id(&program).map_err(gone)?;
+        // As effects spell it: in its real folder, under its own name.
+        let found = Files.program(typed, path, &cwd).unwrap_or_default();
         let analysis = analysis(arguments, &argv, &env, &stdin, &cwd, workspace);
         // A link that is flipped back and forth must not be judged as one program and run as
         // another.
@@ -89,8 +91,9 @@ impl Tool for ProcessRun {
             ));
         }
         let plan = ProcessPlan {
-            program,
-            program_id,
+            program: program.clone(),
+            // Read when the rest is known: it takes a while.
+            code: Vec::new(),
             argv,
             env,
             cwd_id: cwd_id(&cwd)?,
@@ -108,11 +111,42 @@ impl Tool for ProcessRun {
             egress,
             proc: ProcView::default(),
         };
+        let code = CodeWanted {
+            program,
+            program_id,
+            more: more_code(&analysis, &found, workspace),
+            cwd: plan.cwd.clone(),
+            masked: place.masked.to_vec(),
+        };
         Ok(Prepared {
             analysis,
             plan: AnyPlan::Process(Box::new(plan)),
+            code: Some(code),
         })
     }
+}
+
+/// What the program is given to run. Of what a shell's text names, only the workspace's own: nobody
+/// in a call can change the rest.
+fn more_code(analysis: &Analysis, program: &Path, workspace: &Path) -> Vec<MoreCode> {
+    let is_here = |path: &Path| {
+        Files
+            .real(path)
+            .is_some_and(|real| real.starts_with(workspace))
+    };
+    let others = analysis.code.iter().filter(|code| code.path != program);
+    let more = others.filter_map(|code| {
+        let part = match code.at_once {
+            true => CodePart::Operand,
+            false if is_here(&code.path) => CodePart::Later,
+            false => return None,
+        };
+        Some(MoreCode {
+            path: code.path.clone(),
+            part,
+        })
+    });
+    more.collect()
 }
 
 /// Toolchains in the home directory, and what the operator has shown.

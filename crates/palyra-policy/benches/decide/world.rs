@@ -199,6 +199,7 @@ pub(crate) fn facts(principal: &Principal, tool: &ToolMetadata, effects: Vec<Eff
         3,
     );
     facts.with_understanding(Understanding {
+        reads_more_code: false,
         opaque: false,
         programs,
         risk: Risk {

@@ -123,6 +123,7 @@ pub(crate) fn does(mut facts: Facts, effects: Vec<Effect>) -> Facts {
         Effect::FsRead { .. } | Effect::FsWrite { .. } | Effect::NetConnect { .. } => None,
     });
     let understood = Understanding {
+        reads_more_code: false,
         opaque: false,
         programs: programs.collect(),
         risk: Risk {

@@ -12,10 +12,10 @@ use palyra_core::corridor::{
 use palyra_core::facts::Origin;
 use palyra_core::{
     CallId, CanonicalJson, Channel, Denial, DenialCode, DeviceId, DigestKey, EgressEnforcementMode,
-    Ending, Facts, Limits, Principal, ProcView, ProcessPlan, RunId, Stdin, SystemClock, Tier,
-    Timestamp, ToolAttestation, ToolMetadata, ToolProposal, UserName,
+    Ending, Facts, Limits, Pinned, Principal, ProcView, ProcessPlan, RunId, Stdin, SystemClock,
+    Tier, Timestamp, ToolAttestation, ToolMetadata, ToolProposal, UserName,
 };
-use palyra_sandbox::{Sandbox, SandboxSettings};
+use palyra_sandbox::{CodeWanted, Sandbox, SandboxSettings};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -69,7 +69,7 @@ impl Place {
             program: "/bin/true".into(),
             argv: vec!["true".to_owned()],
             env: Vec::new(),
-            program_id: palyra_sandbox::program_id(Path::new("/bin/true")).unwrap(),
+            code: code("/bin/true"),
             cwd: self.work.clone(),
             cwd_id: found.id,
             workspace: self.work.clone(),
@@ -86,6 +86,18 @@ impl Place {
             proc: ProcView::default(),
         }
     }
+}
+
+/// What is in a program without arguments.
+fn code(program: &str) -> Vec<Pinned> {
+    palyra_sandbox::read_code(&CodeWanted {
+        program: program.into(),
+        program_id: palyra_sandbox::program_id(Path::new(program)).unwrap(),
+        more: Vec::new(),
+        cwd: "/".into(),
+        masked: Vec::new(),
+    })
+    .unwrap()
 }
 
 /// How many of `runs` a second since then.

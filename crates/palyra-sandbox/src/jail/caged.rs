@@ -15,6 +15,7 @@ use rustix::net::{AddressFamily, SocketType};
 use rustix::process::{DumpableBehavior, Pid, Resource, Rlimit};
 use rustix::thread::{Gid, Uid};
 
+use super::code::{self, Launch};
 use super::left_out::Wall;
 use super::self_test::Ahead;
 use super::server::Basis;
@@ -107,9 +108,7 @@ impl Caged<'_> {
             ..
         } = self.order;
         let program = match work {
-            Work::Process {
-                program, argv, env, ..
-            } => Some(Program::new(program, argv, env, Path::new("/tmp"))?),
+            Work::Process { argv, env, .. } => Some(Program::new(argv, env, Path::new("/tmp"))?),
             Work::File { .. } | Work::Probe => None,
         };
         if !self.misses(Wall::Session) {
@@ -159,26 +158,18 @@ impl Caged<'_> {
         let workspace = self.caged.cage.workspace();
         let seen = sight::Seen::look(masked, &limits, workspace, self.ahead)
             .with_guards(workspace, self.caged.cage.guards());
-        let layers = sight::judge(&expected, &seen)
+        let mut layers = sight::judge(&expected, &seen)
             .map_err(|missing| Refusal::new(RunErrorKind::SandboxDegraded, missing))?;
+        let launch = code::launch(work);
+        layers.extend(code::layer_of(&launch));
         let report = &self.handles.report;
         target::tell_confined(report, self.supervisor, None, layers, terminal)?;
-        self.work(program)
+        self.work(program.zip(launch?))
     }
 
-    fn work(&self, program: Option<Program>) -> Result<(), Refusal> {
-        match (&self.order.work, program) {
-            (
-                Work::Process {
-                    program: path,
-                    decided,
-                    ..
-                },
-                Some(program),
-            ) => {
-                target::is_the_program(path, decided.program)?;
-                Err(program.exec())
-            }
+    fn work(&self, start: Option<(Program, Launch)>) -> Result<(), Refusal> {
+        match (&self.order.work, start) {
+            (Work::Process { .. }, Some((program, launch))) => Err(program.exec(launch)),
             (
                 Work::File {
                     workspace,

@@ -14,6 +14,8 @@
 //! Where only `bwrap` is granted namespaces, a target lets it build the cage (`wrapped`), and the
 //! first process in there is this program again (`inner`).
 //!
+//! What is started is what was decided about: `code` compares it last.
+//!
 //! Whether the walls stand is looked at by `self_test`: what both tiers have; `observe` and `sight`
 //! what only Tier-B and Tier-C have.
 //!
@@ -28,6 +30,7 @@
 
 mod caged;
 mod children;
+mod code;
 mod doctor;
 mod files;
 mod init;

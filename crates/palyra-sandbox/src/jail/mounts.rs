@@ -17,11 +17,12 @@ use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
 };
 
+use super::code;
 use super::target::{Refusal, changed};
 use crate::ground::policy::{Guard, Hold};
 use crate::program;
 use crate::sys::{self, MountAttr};
-use crate::tier_c::cage::{Cage, Step};
+use crate::tier_c::cage::{Cage, CodeCopy, Step};
 use crate::wire::MOVED;
 
 const RDONLY: u64 = 0x1;
@@ -105,7 +106,12 @@ pub(super) fn build(cage: &Cage, parts: Parts, unguarded: bool) -> Result<(), Re
     for step in &cage.steps {
         fetched.push(fetch(step, &mut workspace, &mut processes)?);
     }
-    let memory = Memory::make(cage.scratch, owner).map_err(|error| wall(error, "the root"))?;
+    // What is copied takes nothing from the call's own folders in memory.
+    let copied = cage.code().fold(0, |sum: u64, copy| {
+        sum.saturating_add(copy.size.next_multiple_of(4_096))
+    });
+    let bytes = cage.scratch.saturating_add(copied);
+    let memory = Memory::make(bytes, owner).map_err(|error| wall(error, "the root"))?;
     for (step, tree) in cage.steps.iter().zip(fetched) {
         if !(unguarded && matches!(step, Step::Guard(_))) {
             memory.put(step, tree)?;
@@ -161,6 +167,7 @@ fn fetch(
         | Step::Scratch { .. }
         | Step::Pin { .. }
         | Step::Cover { .. }
+        | Step::Code(_)
         | Step::Guard(_) => Ok(None),
     }
 }
@@ -272,6 +279,7 @@ impl Memory {
             Step::Terminals => Path::new("/dev/pts"),
             Step::Proc { .. } => Path::new("/proc"),
             Step::Guard(guard) => return self.hold(guard),
+            Step::Code(copy) => return self.lay_over(copy),
         };
         self.put_at(at, step, tree)
             .map_err(|error| wall(error, &at.display().to_string()))
@@ -299,9 +307,7 @@ impl Memory {
                 Ok(())
             }
             Step::Scratch { mode, .. } => {
-                let number = self.next.get();
-                self.next.set(number + 1);
-                let name = number.to_string();
+                let name = self.next_name();
                 rustix::fs::mkdirat(&self.all, &name, Mode::RWXU)?;
                 // The mask for new files does not count here.
                 let mode = Mode::from_raw_mode(*mode);
@@ -311,7 +317,7 @@ impl Memory {
             }
             Step::Pin { .. } => self.pin(at),
             Step::Cover { within, .. } => self.cover(at, within.as_deref()),
-            Step::Guard(_) => Ok(()),
+            Step::Guard(_) | Step::Code(_) => Ok(()),
         }
     }
 
@@ -404,6 +410,36 @@ impl Memory {
             Hold::Writable => onto_itself(|tree| set_all(tree, 0, RDONLY)),
         };
         held.map_err(failed)
+    }
+
+    /// Lays a copy of a file over it, if that is what was decided about: whoever writes to the file
+    /// from now on does not write to what runs.
+    fn lay_over(&self, copy: &CodeCopy) -> Result<(), Refusal> {
+        let Some(workspace) = self.workspace.get() else {
+            return Err(wall("there is no workspace", "a copy"));
+        };
+        let failed = |error: io::Error| wall(error, &copy.at.display().to_string());
+        let name = self.next_name();
+        let original = code::original(workspace, copy)?;
+        let make = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let to = rustix::fs::openat(&self.all, &name, make, Mode::RUSR)
+            .map_err(|error| failed(error.into()))?;
+        code::copy(&original, copy, &to)?;
+        // Nobody can execute what is open for writing.
+        drop(to);
+        let lay = || -> io::Result<()> {
+            self.give(&self.all, &name)?;
+            let tree = part_of(&self.all, &name)?;
+            set(&tree, RDONLY | NOSUID | NODEV)?;
+            attach(&tree, &code::place(workspace, copy)?)
+        };
+        lay().map_err(failed)
+    }
+
+    fn next_name(&self) -> String {
+        let number = self.next.get();
+        self.next.set(number + 1);
+        number.to_string()
     }
 
     /// A place to mount on, made if it is not there.

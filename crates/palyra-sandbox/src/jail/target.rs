@@ -15,11 +15,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use palyra_core::plan::RunAs;
-use palyra_core::{FileId, Layer, Limits, ProgramId, RunErrorKind};
+use palyra_core::{CodePart, Content, Digest, FileId, Layer, Limits, ProgramId, RunErrorKind};
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use rustix::thread::{Gid, Uid};
 use serde::de::DeserializeOwned;
 
+use super::code::{self, Launch, Opened};
 use super::self_test::Ahead;
 use super::server::Shared;
 use super::terminal::{self, Terminal};
@@ -28,7 +29,9 @@ use super::wrapped::Wrapping;
 use super::{files, init, observe, wrapped};
 use crate::controllers::CallLimits;
 use crate::landlock::{self, Abi};
-use crate::wire::{self, Assignment, CallTmp, Decided, Handles, Order, PACKET, Report, Work};
+use crate::wire::{
+    self, Assignment, CallTmp, CodeCheck, Decided, Handles, Order, PACKET, Report, Work,
+};
 use crate::{program, sys};
 
 /// The largest order; arguments are capped long before.
@@ -140,21 +143,27 @@ fn rehearse(packet: &mut [u8], ahead: &Ahead) {
 pub(super) fn rehearse_order(packet: &mut [u8]) {
     let example = Order {
         work: Work::Process {
-            program: "/bin/true".into(),
             argv: vec!["true".to_owned(); 4],
             env: vec![("NAME".to_owned(), "value".to_owned()); 8],
             cwd: "/".into(),
             offline: false,
             decided: Decided {
-                program: ProgramId {
-                    file: FileId {
-                        device: 0,
-                        inode: 0,
-                    },
-                    size: 0,
-                    modified: (0, 0),
-                    changed: (0, 0),
-                },
+                code: vec![CodeCheck {
+                    path: "/bin/true".into(),
+                    part: CodePart::Program,
+                    content: Content::Sha256(Digest::from_bytes([0; 32])),
+                    seen: Some(ProgramId {
+                        file: FileId {
+                            device: 0,
+                            inode: 0,
+                        },
+                        size: 0,
+                        modified: (0, 0),
+                        changed: (0, 0),
+                    }),
+                    fixed: true,
+                    copied: false,
+                }],
                 cwd: FileId {
                     device: 0,
                     inode: 0,
@@ -183,11 +192,10 @@ pub(super) fn rehearse_order(packet: &mut [u8]) {
         .map_err(io::Error::from)
         .and_then(|bytes| parse(&bytes, None));
     if let Ok(order) = order
-        && let Work::Process {
-            program, argv, env, ..
-        } = &order.work
+        && let Work::Process { argv, env, .. } = &order.work
     {
-        let _ = std::hint::black_box(Program::new(program, argv, env, Path::new("/tmp")));
+        let _ = std::hint::black_box(Program::new(argv, env, Path::new("/tmp")));
+        let _ = std::hint::black_box(code::launch(&order.work));
     }
 }
 
@@ -229,14 +237,12 @@ fn carry_out(
 ) -> Result<(), Refusal> {
     // Made while memory is all there is to it: a NUL in an argument ends here.
     let program = match &order.work {
-        Work::Process {
-            program, argv, env, ..
-        } => {
+        Work::Process { argv, env, .. } => {
             let tmp = order
                 .tmp
                 .as_ref()
                 .map_or(Path::new("/tmp"), |tmp| &tmp.path);
-            Some(Program::new(program, argv, env, tmp)?)
+            Some(Program::new(argv, env, tmp)?)
         }
         Work::File { .. } | Work::Probe => None,
     };
@@ -270,23 +276,16 @@ fn carry_out(
         limits: &limits,
     };
     let observed = observe::Observed::look(&order.masked, &limits, ahead);
-    let layers = observe::judge(&expected, &observed)
+    let mut layers = observe::judge(&expected, &observed)
         .map_err(|missing| Refusal::new(RunErrorKind::SandboxDegraded, missing))?;
+    let launch = code::launch(&order.work);
+    layers.extend(code::layer_of(&launch));
     let session = Some(observed.session());
     tell_confined(&handles.report, supervisor, session, layers, terminal)?;
+    let launch = launch?;
 
-    match (&order.work, program) {
-        (
-            Work::Process {
-                program: path,
-                decided,
-                ..
-            },
-            Some(program),
-        ) => {
-            is_the_program(path, decided.program)?;
-            Err(program.exec())
-        }
+    match (&order.work, program.zip(launch)) {
+        (Work::Process { .. }, Some((program, launch))) => Err(program.exec(launch)),
         (
             Work::File {
                 workspace,
@@ -350,16 +349,6 @@ pub(super) fn enter(cwd: &Path, decided: FileId) -> Result<(), Refusal> {
     rustix::process::fchdir(&folder).map_err(|error| cannot(error.into()))
 }
 
-/// Whether the path still leads to the program that was decided about, unchanged. What is left is
-/// the moment between this look and the kernel's own.
-pub(super) fn is_the_program(path: &Path, decided: ProgramId) -> Result<(), Refusal> {
-    match program::program_id(path) {
-        Ok(found) if found != decided => Err(changed("the program", path)),
-        // Gone, or not to be looked at: the kernel says so when it is started.
-        Ok(_) | Err(_) => Ok(()),
-    }
-}
-
 pub(super) fn changed(what: &str, path: &Path) -> Refusal {
     let message = format!(
         "{what} `{}` was changed since it was decided",
@@ -369,24 +358,16 @@ pub(super) fn changed(what: &str, path: &Path) -> Refusal {
 }
 
 pub(super) struct Program {
-    path: CString,
     argv: Vec<CString>,
     env: Vec<CString>,
 }
 
 impl Program {
     pub(super) fn new(
-        path: &Path,
         argv: &[String],
         env: &[(String, String)],
         tmp: &Path,
     ) -> Result<Self, Refusal> {
-        let text = |bytes: &[u8], what: &str| {
-            CString::new(bytes).map_err(|_| {
-                let message = format!("{what} contains a NUL character");
-                Refusal::new(RunErrorKind::InvalidInput, message)
-            })
-        };
         let mut variables = Vec::with_capacity(env.len() + 1);
         for (name, value) in env.iter().filter(|(name, _)| name != "TMPDIR") {
             variables.push(text(format!("{name}={value}").as_bytes(), "a variable")?);
@@ -394,17 +375,30 @@ impl Program {
         let value = [b"TMPDIR=", tmp.as_os_str().as_bytes()].concat();
         variables.push(text(&value, "the temporary folder")?);
         Ok(Self {
-            path: text(path.as_os_str().as_bytes(), "the program's path")?,
-            argv: argv
-                .iter()
-                .map(|one| text(one.as_bytes(), "an argument"))
-                .collect::<Result<_, _>>()?,
+            argv: words(argv)?,
             env: variables,
         })
     }
 
-    pub(super) fn exec(self) -> Refusal {
-        let error = sys::exec(&self.path, &self.argv, &self.env);
+    /// Becomes what was compared.
+    pub(super) fn exec(self, launch: Launch) -> Refusal {
+        let argv = match launch.words.as_deref().map(words).transpose() {
+            Ok(other) => other.unwrap_or(self.argv),
+            Err(refusal) => return refusal,
+        };
+        let (error, path) = match launch.what {
+            Opened::Path(path) => match text(path.as_os_str().as_bytes(), "the program's path") {
+                Ok(name) => (sys::exec(&name, &argv, &self.env), path),
+                Err(refusal) => return refusal,
+            },
+            Opened::Descriptor(file, path) => {
+                (sys::exec_opened(file.as_fd(), &argv, &self.env), path)
+            }
+        };
+        // Somebody is writing to it right now.
+        if error.raw_os_error() == Some(libc::ETXTBSY) {
+            return code::changed(&path);
+        }
         let kind = match error.raw_os_error() {
             Some(libc::ENOENT | libc::ENOTDIR) => RunErrorKind::ProgramNotFound,
             Some(libc::EACCES | libc::EPERM | libc::ENOEXEC | libc::EISDIR | libc::ELOOP) => {
@@ -413,9 +407,23 @@ impl Program {
             Some(libc::E2BIG | libc::ENAMETOOLONG) => RunErrorKind::InvalidInput,
             _ => RunErrorKind::RuntimeFailure,
         };
-        let program = self.path.to_string_lossy();
-        Refusal::new(kind, format!("cannot execute `{program}`: {error}"))
+        Refusal::new(
+            kind,
+            format!("cannot execute `{}`: {error}", path.display()),
+        )
     }
+}
+
+fn words(argv: &[String]) -> Result<Vec<CString>, Refusal> {
+    let words = argv.iter().map(|one| text(one.as_bytes(), "an argument"));
+    words.collect()
+}
+
+fn text(bytes: &[u8], what: &str) -> Result<CString, Refusal> {
+    CString::new(bytes).map_err(|_| {
+        let message = format!("{what} contains a NUL character");
+        Refusal::new(RunErrorKind::InvalidInput, message)
+    })
 }
 
 /// Sets the limits, none higher than it was, and gives back what should now be in force. Nothing is

@@ -22,6 +22,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Pid, Resource, Rlimit, WaitOptions};
 use serde::{Deserialize, Serialize};
 
+use super::code;
 use super::self_test::Ahead;
 use super::server::Shared;
 use super::sight::Namespaces;
@@ -124,9 +125,10 @@ fn carry_out(
         &handles.stdout,
         &handles.stderr,
     ];
-    let words = words(&caged.cage, &own_program, &handed).map_err(broke)?;
+    let copies = copies(&caged.cage)?;
+    let words = words(&caged.cage, &own_program, &handed, &copies).map_err(broke)?;
     let complaints = memory_file(b"").map_err(broke)?;
-    let inherited = handed.into_iter().chain([&own_program]);
+    let inherited = handed.into_iter().chain([&own_program]).chain(&copies);
     let child = start(bwrap, &words, inherited, &complaints).map_err(broke)?;
     // Those inside have their own copies, and their end has to be seen.
     drop((far_link, handles));
@@ -184,10 +186,34 @@ fn start<'a>(
     })
 }
 
-fn words(cage: &Cage, program: &OwnedFd, handed: &[&OwnedFd]) -> io::Result<Vec<CString>> {
+/// The code that `bwrap` lays over the workspace's own, copied if it is what was decided about.
+fn copies(cage: &Cage) -> Result<Vec<OwnedFd>, Refusal> {
+    let broke = |error: io::Error| Refusal::degraded("a copy", error);
+    if cage.code().next().is_none() {
+        return Ok(Vec::new());
+    }
+    let workspace = program::open_folder(cage.workspace()).map_err(broke)?;
+    let one = |copy| {
+        let original = code::original(&workspace, copy)?;
+        let to = memory_file(b"").map_err(broke)?;
+        code::copy(&original, copy, &to)?;
+        let start = rustix::fs::SeekFrom::Start(0);
+        rustix::fs::seek(&to, start).map_err(|error| broke(error.into()))?;
+        Ok(to)
+    };
+    cage.code().map(one).collect()
+}
+
+fn words(
+    cage: &Cage,
+    program: &OwnedFd,
+    handed: &[&OwnedFd],
+    copies: &[OwnedFd],
+) -> io::Result<Vec<CString>> {
     let descriptors = Descriptors {
         program: program.as_raw_fd(),
         handed: handed.iter().map(|handle| handle.as_raw_fd()).collect(),
+        copies: copies.iter().map(AsRawFd::as_raw_fd).collect(),
     };
     let words = bubblewrap::arguments(cage, &descriptors, &found);
     let words = words.into_iter().map(|word| CString::new(word.into_vec()));

@@ -33,6 +33,8 @@ pub(crate) struct Descriptors {
     pub(crate) program: i32,
     /// What the helper is handed, in the order in which it expects it.
     pub(crate) handed: Vec<i32>,
+    /// The copies of what runs, in the order of their steps.
+    pub(crate) copies: Vec<i32>,
 }
 
 /// The words for `bwrap`, its own name first.
@@ -57,6 +59,7 @@ pub(crate) fn arguments(
         .count();
     let share = cage.scratch / u64::try_from(folders_in_memory.max(1)).unwrap_or(1);
     let mut devices = false;
+    let mut copies = descriptors.copies.iter();
     for step in &cage.steps {
         match step {
             // `--dev` makes these by itself, with terminals that nobody else has.
@@ -91,6 +94,12 @@ pub(crate) fn arguments(
             }
             Step::Cover { at, within } => words.cover(at, within.as_deref(), found),
             Step::Guard(guard) => words.hold(guard, cage.workspace(), found),
+            Step::Code(copy) => {
+                if let Some(number) = copies.next() {
+                    words.add(["--perms", "0555", "--ro-bind-data", &number.to_string()]);
+                    words.0.push(cage.workspace().join(&copy.at).into());
+                }
+            }
         }
     }
     let program = descriptors.program.to_string();
@@ -167,6 +176,7 @@ mod tests {
         let descriptors = Descriptors {
             program: 9,
             handed: vec![10, 11, 12],
+            copies: vec![13],
         };
         let found = |path: &Path| match path.to_str() {
             Some("/home/u/work/inner/home" | "/proc/kcore" | "/proc/sched_debug") => Found::Nothing,

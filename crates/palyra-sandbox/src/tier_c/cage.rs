@@ -8,10 +8,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use palyra_core::plan::{EgressEnforcementMode, FileId, ProcView};
+use palyra_core::{CodePart, Content, Digest, Pinned};
 use serde::{Deserialize, Serialize};
 
 use super::host::{Host, SystemFolder};
-use crate::ground::policy::Guard;
+use crate::ground::policy::{Guard, Hold};
 
 /// What the cage of one call is made from.
 #[derive(Debug, Clone)]
@@ -26,6 +27,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) masked: &'a [PathBuf],
     /// What is held in the workspace.
     pub(crate) guards: Vec<Guard>,
+    /// What runs, as it was decided.
+    pub(crate) code: &'a [Pinned],
     pub(crate) egress: EgressEnforcementMode,
     pub(crate) proc: ProcView,
     /// How much the folders in memory may hold.
@@ -65,8 +68,32 @@ impl Cage {
             | Step::Terminals
             | Step::Proc { .. }
             | Step::Pin { .. }
-            | Step::Cover { .. } => None,
+            | Step::Cover { .. }
+            | Step::Code(_) => None,
         })
+    }
+
+    /// The files of the workspace that are copied.
+    pub(crate) fn code(&self) -> impl Iterator<Item = &CodeCopy> {
+        self.steps.iter().filter_map(|step| match step {
+            Step::Code(copy) => Some(copy),
+            Step::Workspace { .. }
+            | Step::Link { .. }
+            | Step::Read { .. }
+            | Step::Scratch { .. }
+            | Step::Device { .. }
+            | Step::Terminals
+            | Step::Proc { .. }
+            | Step::Pin { .. }
+            | Step::Cover { .. }
+            | Step::Guard(_) => None,
+        })
+    }
+
+    /// Whether a copy lies over this file of the workspace.
+    pub(crate) fn copies(&self, real: &Path) -> bool {
+        let workspace = self.workspace();
+        self.code().any(|copy| workspace.join(&copy.at) == real)
     }
 
     /// Whether something of the machine's is shown at this path.
@@ -119,6 +146,9 @@ pub(crate) enum Step {
         at: PathBuf,
         within: Option<PathBuf>,
     },
+    /// A file of the workspace that runs: a copy of it, made when the cage is built and only if it is
+    /// what was decided about, lies over it and cannot be written to.
+    Code(CodeCopy),
     /// Something in the workspace that is masked, read-only or cannot be moved. If it is another one
     /// by now, or somewhere else, there is no cage.
     Guard(Guard),
@@ -136,9 +166,22 @@ impl Step {
             | Self::Proc { .. }
             | Self::Pin { .. }
             | Self::Cover { .. }
+            | Self::Code(_)
             | Self::Guard(_) => None,
         }
     }
+}
+
+/// A file of the workspace that is copied for the call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CodeCopy {
+    /// Where in the workspace.
+    pub(crate) at: PathBuf,
+    /// Which file it was.
+    pub(crate) id: FileId,
+    pub(crate) size: u64,
+    /// What was in it.
+    pub(crate) content: Digest,
 }
 
 /// Why there can be no cage.
@@ -199,6 +242,7 @@ pub(crate) fn plan(host: &Host, wanted: &Wanted<'_>) -> Result<Cage, NoCage> {
     }
     steps.extend(covers(wanted, &steps));
     steps.extend(wanted.guards.iter().cloned().map(Step::Guard));
+    steps.extend(copies(wanted).map(Step::Code));
     Ok(Cage {
         steps,
         writable,
@@ -207,6 +251,46 @@ pub(crate) fn plan(host: &Host, wanted: &Wanted<'_>) -> Result<Cage, NoCage> {
             EgressEnforcementMode::None => false,
         },
         scratch: wanted.scratch,
+    })
+}
+
+/// How much of a workspace's own code is copied; what does not fit is compared and not copied.
+const MOST_COPIED: u64 = 256 << 20;
+
+/// The code that lies in the workspace, where another call may write to it while this one starts.
+fn copies<'a>(wanted: &'a Wanted<'_>) -> impl Iterator<Item = CodeCopy> + 'a {
+    let mut left = MOST_COPIED;
+    let mut taken = BTreeSet::new();
+    wanted.code.iter().filter_map(move |pinned| {
+        match pinned.part {
+            CodePart::Program | CodePart::Interpreter | CodePart::Operand => {}
+            // The call itself may be what makes it.
+            CodePart::Later => return None,
+        }
+        let (Content::Sha256(content), Some(seen)) = (pinned.content, pinned.seen) else {
+            return None;
+        };
+        let at = pinned.real.strip_prefix(wanted.workspace).ok()?;
+        // A copy on top of a mask would show what is masked.
+        let is_masked =
+            |guard: &Guard| guard.hold == Hold::Masked && at.starts_with(guard.at.path());
+        let hidden = wanted
+            .masked
+            .iter()
+            .any(|mask| pinned.real.starts_with(mask));
+        if hidden || wanted.guards.iter().any(is_masked) || !wanted.writable {
+            return None;
+        }
+        if at.as_os_str().is_empty() {
+            return None;
+        }
+        left = left.checked_sub(seen.size)?;
+        taken.insert(at.to_owned()).then(|| CodeCopy {
+            at: at.to_owned(),
+            id: seen.file,
+            size: seen.size,
+            content,
+        })
     })
 }
 
@@ -225,7 +309,7 @@ pub(crate) fn can_be_worked_on(workspace: &Path, masked: &[PathBuf]) -> Result<(
 
 /// Whether this is the operating system's, and of no project. A daemon of root lends the rights of a
 /// folder's owner: whoever writes here owns the machine, and whoever reads here reads its secrets.
-fn is_the_systems(workspace: &Path) -> bool {
+pub(crate) fn is_the_systems(workspace: &Path) -> bool {
     const WITH_ALL: [&str; 18] = [
         "/usr",
         "/bin",
@@ -364,8 +448,8 @@ fn covers(wanted: &Wanted<'_>, steps: &[Step]) -> Vec<Step> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::golden;
     use super::*;
-    use crate::ground::policy::Hold;
     use crate::ground::spot::Spot;
 
     fn host() -> Host {
@@ -410,6 +494,7 @@ mod tests {
             read_only: &[],
             masked,
             guards: Vec::new(),
+            code: &[],
             egress: EgressEnforcementMode::Strict,
             proc: ProcView::Pids,
             scratch: 1 << 20,
@@ -446,6 +531,7 @@ mod tests {
                 guard(".git/config", 5, Hold::ReadOnly),
             ],
             read_only: &shown,
+            code: &golden::code(),
             proc: ProcView::Full,
             ..wanted("/home/u/work", &masked)
         };

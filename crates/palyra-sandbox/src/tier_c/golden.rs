@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use palyra_core::plan::{EgressEnforcementMode, FileId, ProcView};
+use palyra_core::plan::{EgressEnforcementMode, FileId, ProcView, ProgramId};
+use palyra_core::{CodePart, Content, Digest, Pinned};
 
 use super::cage::{self, Cage, Wanted};
 use super::host::{Host, SystemFolder};
@@ -47,12 +48,40 @@ pub(crate) fn cage() -> Cage {
             hold,
         })
         .to_vec(),
+        code: &code(),
         egress: EgressEnforcementMode::Strict,
         proc: ProcView::Pids,
         scratch: 3 << 20,
         with_system: true,
     };
     cage::plan(&host, &wanted).unwrap()
+}
+
+/// A script of the workspace that runs, one that is masked there, and a program of the system.
+pub(crate) fn code() -> Vec<Pinned> {
+    let parts = [
+        ("/usr/bin/dash", CodePart::Program),
+        ("/home/u/work/build.sh", CodePart::Operand),
+        ("/home/u/work/.env", CodePart::Operand),
+        ("/home/u/work/made.sh", CodePart::Later),
+    ];
+    let pinned = |(real, part): (&str, CodePart)| Pinned {
+        path: real.into(),
+        real: real.into(),
+        part,
+        content: Content::Sha256(Digest::of(b"x")),
+        seen: Some(ProgramId {
+            file: FileId {
+                device: 1,
+                inode: 9,
+            },
+            size: 1,
+            modified: (1, 0),
+            changed: (1, 0),
+        }),
+        fixed: part == CodePart::Program,
+    };
+    parts.map(pinned).to_vec()
 }
 
 /// Compares with the file of this name; a difference is shown whole.

@@ -54,6 +54,12 @@ pub(crate) fn profile(cage: &Cage) -> String {
                     &cage.workspace().join(guard.at.path()),
                 );
             }
+            // Nothing can lie over a file here. It cannot be written to from inside, and what was
+            // decided is compared before it starts.
+            Step::Code(copy) => {
+                let at = cage.workspace().join(&copy.at);
+                rule(&mut covers, "deny file-write*", "literal", &at);
+            }
             // A folder in memory stands for one that must not be written: there is none here. Links
             // lead where they lead; terminals and processes are not apart.
             Step::Scratch { .. }

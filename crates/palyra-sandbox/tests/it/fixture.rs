@@ -12,12 +12,12 @@ use palyra_core::corridor::{
 use palyra_core::facts::Origin;
 use palyra_core::plan::RunAs;
 use palyra_core::{
-    CallId, CanonicalJson, Channel, Denial, DenialCode, DeviceId, DigestKey, EgressEnforcementMode,
-    Ending, ExecutionReport, Facts, FileId, FileOperation, FilePlan, Limits, Principal, ProcView,
-    ProcessPlan, ProgramId, RunId, Stdin, SystemClock, Tier, Timestamp, ToolAttestation,
-    ToolMetadata, ToolProposal, UserName,
+    CallId, CanonicalJson, Channel, CodePart, Content, Denial, DenialCode, DeviceId, Digest,
+    DigestKey, EgressEnforcementMode, Ending, ExecutionReport, Facts, FileId, FileOperation,
+    FilePlan, Limits, Pinned, Principal, ProcView, ProcessPlan, RunId, Stdin, SystemClock, Tier,
+    Timestamp, ToolAttestation, ToolMetadata, ToolProposal, UserName,
 };
-use palyra_sandbox::{OutputSink, Sandbox, SandboxSettings, TierCBackend};
+use palyra_sandbox::{CodeWanted, MoreCode, OutputSink, Sandbox, SandboxSettings, TierCBackend};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -180,7 +180,7 @@ impl House {
             program: argv[0].into(),
             argv: argv.iter().map(|&text| text.to_owned()).collect(),
             env: vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())],
-            program_id: UNKNOWN_PROGRAM,
+            code: Vec::new(),
             cwd: self.path("work"),
             cwd_id: UNKNOWN,
             workspace: self.path("work"),
@@ -434,19 +434,11 @@ pub(crate) const UNKNOWN: FileId = FileId {
     device: 0,
     inode: 0,
 };
-pub(crate) const UNKNOWN_PROGRAM: ProgramId = ProgramId {
-    file: UNKNOWN,
-    size: 0,
-    modified: (0, 0),
-    changed: (0, 0),
-};
 
 /// The plan with what its paths lead to now.
 pub(crate) fn identified(mut plan: ProcessPlan) -> ProcessPlan {
-    if plan.program_id == UNKNOWN_PROGRAM
-        && let Ok(found) = palyra_sandbox::program_id(&plan.program)
-    {
-        plan.program_id = found;
+    if plan.code.is_empty() {
+        plan.code = code_of(&plan, &[]);
     }
     if plan.cwd_id == UNKNOWN {
         plan.cwd_id = folder_id(&plan.cwd);
@@ -455,6 +447,41 @@ pub(crate) fn identified(mut plan: ProcessPlan) -> ProcessPlan {
         plan.workspace_id = folder_id(&plan.workspace);
     }
     plan
+}
+
+/// What is in a plan's program and in these files that it is given.
+pub(crate) fn code_of(plan: &ProcessPlan, operands: &[&Path]) -> Vec<Pinned> {
+    let missing = Pinned {
+        path: plan.program.clone(),
+        real: plan.program.clone(),
+        part: CodePart::Program,
+        content: Content::Nothing,
+        seen: None,
+        fixed: false,
+    };
+    let Ok(program_id) = palyra_sandbox::program_id(&plan.program) else {
+        return vec![missing];
+    };
+    let more = |path: &&Path| MoreCode {
+        path: path.to_path_buf(),
+        part: CodePart::Operand,
+    };
+    let wanted = CodeWanted {
+        program: plan.program.clone(),
+        program_id,
+        more: operands.iter().map(more).collect(),
+        cwd: plan.cwd.clone(),
+        masked: Vec::new(),
+    };
+    // What the gateway would have refused already, as far as it can be told.
+    palyra_sandbox::read_code(&wanted).unwrap_or_else(|_| {
+        let bytes = std::fs::read(&plan.program).unwrap_or_default();
+        vec![Pinned {
+            content: Content::Sha256(Digest::of(&bytes)),
+            seen: Some(program_id),
+            ..missing
+        }]
+    })
 }
 
 fn folder_id(path: &Path) -> FileId {

@@ -20,6 +20,7 @@ mod guards;
 mod inside;
 mod masked;
 mod ordinary;
+mod pinned;
 mod processes;
 mod sockets;
 mod survivors;
