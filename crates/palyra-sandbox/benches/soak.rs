@@ -10,6 +10,7 @@
     reason = "a benchmark that cannot run has nothing to say"
 )]
 
+#[expect(dead_code, reason = "not every bench needs all that they share")]
 mod corridor;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,12 +39,13 @@ async fn measure() {
     assert_eq!(sandbox.status().tier_c_why, None);
     let plan = place.plan(Tier::C, EgressEnforcementMode::Strict);
     let calls = |count: usize| {
-        let lanes = (0..LANES).map(|_| async {
+        let (sandbox, plan) = (&sandbox, &plan);
+        let lane = move |_| async move {
             for _ in 0..count / LANES {
-                confined(&sandbox, plan.clone()).await;
+                confined(sandbox, plan.clone()).await;
             }
-        });
-        futures::future::join_all(lanes.collect::<Vec<_>>())
+        };
+        futures::future::join_all((0..LANES).map(lane))
     };
     calls(CALLS / 10).await;
     let first = Count::settled().await;

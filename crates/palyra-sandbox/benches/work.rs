@@ -9,10 +9,11 @@
     reason = "a benchmark that cannot run has nothing to say"
 )]
 
+#[expect(dead_code, reason = "not every bench needs all that they share")]
 mod corridor;
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -74,10 +75,10 @@ async fn measure() {
     let (mut rows, mut ratios) = (Vec::new(), Vec::new());
     println!("real work, {RUNS} interleaved runs, median (and middle half)");
     for work in &WORK {
-        let program = PathBuf::from(work.argv.first().unwrap());
+        let program = *work.argv.first().unwrap();
         let plan = ProcessPlan {
-            program_id: palyra_sandbox::program_id(&program).unwrap(),
-            program,
+            program: program.into(),
+            code: corridor::code(program),
             argv: work.argv.iter().map(|&word| word.to_owned()).collect(),
             env: ENVIRONMENT
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))

@@ -89,7 +89,7 @@ impl Place {
 }
 
 /// What is in a program without arguments.
-fn code(program: &str) -> Vec<Pinned> {
+pub(crate) fn code(program: &str) -> Vec<Pinned> {
     palyra_sandbox::read_code(&CodeWanted {
         program: program.into(),
         program_id: palyra_sandbox::program_id(Path::new(program)).unwrap(),
