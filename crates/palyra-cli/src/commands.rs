@@ -9,7 +9,7 @@ mod doctor;
 mod exec;
 mod in_place;
 mod init;
-mod journal;
+pub(crate) mod journal;
 mod keeping;
 mod policy;
 mod proofs;
@@ -27,6 +27,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::session::{Session, in_time};
+use crate::tui;
 
 /// Runs one command to its end.
 ///
@@ -49,6 +50,7 @@ pub async fn run(command: Command, output: Output) -> Result<Exit, Failure> {
         Command::Tools(args) => tools::run(&args.action, &session()?).await,
         Command::Calls(args) => calls::run(&args.action, &session()?).await,
         Command::Approvals(args) => approvals::run(&args.action, &session()?).await,
+        Command::Tui => tui::run(&session()?).await,
         Command::Journal(args) => journal::run(&args.action, &session()?).await,
         Command::Quarantine(args) => quarantine::run(&args.action, &session()?).await,
         Command::Vault(args) => vault::run(&args.action, &session()?).await,
