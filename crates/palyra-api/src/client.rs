@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::home::Home;
-use crate::wire::{AS_HEADER, CallEvent, CallRequest, CallResult, ErrorBody, Problem};
+use crate::wire::{AS_HEADER, CallEvent, CallRequest, CallResult, ErrorBody, Problem, WatchEvent};
 
 /// An answer larger than this is not ours.
 const MAX_ANSWER: usize = 256 << 20;
@@ -162,6 +162,24 @@ impl Client {
         let mut request = self.request(Method::POST, path, body)?;
         let ndjson = hyper::header::HeaderValue::from_static("application/x-ndjson");
         request.headers_mut().insert(hyper::header::ACCEPT, ndjson);
+        let response = self.send(request).await?;
+        if !response.status().is_success() {
+            return Err(refused(response).await);
+        }
+        Ok(Events {
+            body: response.into_body(),
+            buffer: BytesMut::new(),
+            searched: 0,
+            kind: PhantomData,
+        })
+    }
+
+    /// Hears what changes, one event a line.
+    ///
+    /// # Errors
+    /// The daemon refused, or the conversation broke.
+    pub async fn watch(&mut self) -> Result<Events<WatchEvent>, ClientError> {
+        let request = self.request(Method::GET, "/api/v1/watch", Bytes::new())?;
         let response = self.send(request).await?;
         if !response.status().is_success() {
             return Err(refused(response).await);

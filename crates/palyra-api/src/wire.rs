@@ -1,11 +1,17 @@
 //! The shapes of requests and answers. Fields are added, never renamed or removed.
 
+pub mod approvals;
 pub mod policy;
 pub mod vault;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
+
+pub use approvals::{
+    Approval, Cover, CoverKind, Decide, Decision, Explained, Grant, Posture, PostureSet, Reach,
+    SeenBefore, Stats, StatsProposal, WatchEvent,
+};
 
 /// The header by which an owner's connection is lowered to one of their agents (`agent:NAME`).
 /// It never raises: any other value, or an unknown agent, is refused.
@@ -146,6 +152,12 @@ pub struct Agent {
     /// Whether it may do nothing until a person resumes it.
     #[serde(default)]
     pub paused: bool,
+    /// Why, when somebody said.
+    #[serde(default)]
+    pub paused_for: Option<String>,
+    /// Whether nobody is there to be asked about its calls: what would be asked is denied.
+    #[serde(default)]
+    pub unattended: bool,
 }
 
 /// A wish to register an agent.
@@ -156,6 +168,18 @@ pub struct NewAgent {
     pub name: String,
     /// The folder it works on, absolute.
     pub workspace: String,
+    /// Whether nobody is there to be asked about its calls: what would be asked is denied.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unattended: bool,
+}
+
+/// Why an agent is paused.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PauseAgent {
+    /// For the record; it goes back to the agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// A wish to call a tool.
@@ -173,6 +197,14 @@ pub struct CallRequest {
     /// How large your terminal is, for a call with `interactive: "terminal"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<Window>,
+    /// What you say about the call, at most 2,000 bytes. A person sees it apart from what will run,
+    /// as your words; policy never does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said: Option<String>,
+    /// Do not wait for a person. If one must be asked, the question stays until it expires, and the
+    /// same call made again runs once after a yes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub detach: bool,
 }
 
 /// How large a terminal is, in characters.
@@ -428,63 +460,6 @@ pub struct Quarantined {
     pub why: String,
     /// When it was taken away.
     pub taken_at: String,
-}
-
-/// An approval.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Approval {
-    /// The approval.
-    pub approval_id: String,
-    /// `pending`, `allowed`, `denied`, `expired`, `cancelled` or `spent`.
-    pub state: String,
-    /// The call that waits.
-    pub call_id: String,
-    /// The tool.
-    pub tool: String,
-    /// Who asks.
-    pub principal: String,
-    /// When.
-    pub requested_at: String,
-    /// When it is denied for want of an answer.
-    pub expires_at: String,
-    /// Who answered.
-    pub decided_by: Option<String>,
-    /// When.
-    pub decided_at: Option<String>,
-    /// Why, in their words.
-    pub reason: Option<String>,
-    /// What will run, in one line that is safe to print: the program that was found first.
-    pub summary: String,
-    /// The program that was found, absolute, when one runs.
-    pub program: Option<String>,
-    /// The folder it works on.
-    pub workspace: Option<String>,
-    /// What it does to the machine, one line each, safe to print.
-    pub effects: Vec<String>,
-    /// The exact arguments, while they are kept.
-    #[schema(value_type = Option<Object>)]
-    pub arguments: Option<Value>,
-}
-
-/// Yes or no.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Decision {
-    /// Yes, to exactly what was shown.
-    Allow,
-    /// No.
-    Deny,
-}
-
-/// A person's answer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Decide {
-    /// Yes or no.
-    pub decision: Decision,
-    /// Why; a deny reason goes back to the agent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
 }
 
 /// What was found in one projection.

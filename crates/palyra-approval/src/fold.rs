@@ -29,6 +29,7 @@ impl Fold for ApprovalsFold {
             | Entry::ApprovalDecided { .. }
             | Entry::ApprovalExpired
             | Entry::ApprovalCancelled { .. }
+            | Entry::ApprovalSuperseded { .. }
             | Entry::GrantSpent { .. } => recorded
                 .stream
                 .parse::<ApprovalId>()
@@ -41,6 +42,10 @@ impl Fold for ApprovalsFold {
             | Entry::Attested { .. }
             | Entry::Closed { .. }
             | Entry::Interrupted
+            | Entry::GrantMade { .. }
+            | Entry::GrantEnded { .. }
+            | Entry::PostureSet { .. }
+            | Entry::AgentPaused { .. }
             | Entry::AgentAdded { .. }
             | Entry::AgentRemoved { .. }
             | Entry::PolicyActivated { .. }
@@ -89,6 +94,9 @@ fn requested(id: ApprovalId, recorded: &Recorded) -> Option<ApprovalRecord> {
         digest,
         arguments,
         expires_at,
+        session,
+        risk,
+        detached,
     } = &recorded.entry
     else {
         return None;
@@ -107,6 +115,11 @@ fn requested(id: ApprovalId, recorded: &Recorded) -> Option<ApprovalRecord> {
         decided_at: None,
         reason: None,
         spent_by: None,
+        session: session.clone(),
+        risk: risk.unwrap_or_default(),
+        detached: *detached,
+        answered_from: None,
+        grant: None,
         revision: recorded.revision,
     })
 }
@@ -124,6 +137,7 @@ fn step(record: &mut ApprovalRecord, recorded: &Recorded) {
         ApprovalState::Denied
         | ApprovalState::Expired
         | ApprovalState::Cancelled
+        | ApprovalState::Superseded
         | ApprovalState::Spent => {}
     }
 }
@@ -135,7 +149,11 @@ fn end(record: &mut ApprovalRecord, recorded: &Recorded) {
             decision,
             decided_by,
             reason,
+            from,
+            grant,
         } => {
+            record.answered_from = from.as_deref().cloned();
+            record.grant.clone_from(grant);
             let state = match decision {
                 ApprovalDecision::Allow => ApprovalState::Allowed,
                 ApprovalDecision::Deny => ApprovalState::Denied,
@@ -146,8 +164,16 @@ fn end(record: &mut ApprovalRecord, recorded: &Recorded) {
         Entry::ApprovalCancelled { reason } => {
             (ApprovalState::Cancelled, None, Some(reason.clone()))
         }
+        Entry::ApprovalSuperseded { by } => {
+            record.grant = Some(by.clone());
+            (ApprovalState::Superseded, None, None)
+        }
         Entry::ApprovalRequested { .. }
         | Entry::GrantSpent { .. }
+        | Entry::GrantMade { .. }
+        | Entry::GrantEnded { .. }
+        | Entry::PostureSet { .. }
+        | Entry::AgentPaused { .. }
         | Entry::Proposed { .. }
         | Entry::Decided { .. }
         | Entry::Admitted { .. }

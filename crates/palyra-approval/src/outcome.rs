@@ -25,6 +25,7 @@ pub fn grant(record: &ApprovalRecord, digest: &CallDigest) -> Option<Grant> {
         | ApprovalState::Denied
         | ApprovalState::Expired
         | ApprovalState::Cancelled
+        | ApprovalState::Superseded
         | ApprovalState::Spent => return None,
     }
     // A yes by nobody, or at no time, is not one.
@@ -34,6 +35,8 @@ pub fn grant(record: &ApprovalRecord, digest: &CallDigest) -> Option<Grant> {
     }
     Some(Grant {
         approval: record.id.clone(),
+        standing: None,
+        scope: None,
         agent: record.principal.agent()?.clone(),
         digest: *digest,
         not_after: record.decided_at?.plus(GRANT_LIFETIME),
@@ -99,6 +102,11 @@ fn denial(record: &ApprovalRecord) -> Option<Denial> {
         ApprovalState::Cancelled => (
             DenialCode::ApprovalCancelled,
             format!("approval `{id}` was cancelled{because}"),
+            again.to_owned(),
+        ),
+        ApprovalState::Superseded => (
+            DenialCode::GrantSpent,
+            format!("a grant was to cover the call of approval `{id}`, and has ended"),
             again.to_owned(),
         ),
         ApprovalState::Spent => (

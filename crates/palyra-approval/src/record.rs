@@ -1,8 +1,9 @@
 //! What is known about one approval.
 
+use palyra_core::entry::AnsweredFrom;
 use palyra_core::{
-    ApprovalId, CallDigest, CallId, Commitment, Principal, RecordedDigest, Timestamp, ToolName,
-    UserName,
+    ApprovalId, CallDigest, CallId, Commitment, GrantId, Principal, RecordedDigest, RiskLevel,
+    SessionId, Timestamp, ToolName, UserName,
 };
 
 /// A call that waits for a person: everything that is recorded when they are asked.
@@ -22,6 +23,12 @@ pub struct PendingToolApproval {
     pub arguments: Commitment,
     /// When it is denied for want of an answer.
     pub expires_at: Timestamp,
+    /// The session it is asked in.
+    pub session: Option<SessionId>,
+    /// How bad the call can be.
+    pub risk: RiskLevel,
+    /// Whether the question stays when its asker is gone, for the same call made again.
+    pub detached: bool,
 }
 
 /// Where an approval stands.
@@ -38,6 +45,8 @@ pub enum ApprovalState {
     Expired,
     /// The asker went away first.
     Cancelled,
+    /// A grant came into force that covers the call.
+    Superseded,
     /// A person said yes, and the call used it.
     Spent,
 }
@@ -52,6 +61,7 @@ impl ApprovalState {
             Self::Denied => "denied",
             Self::Expired => "expired",
             Self::Cancelled => "cancelled",
+            Self::Superseded => "superseded",
             Self::Spent => "spent",
         }
     }
@@ -92,6 +102,21 @@ pub struct ApprovalRecord {
     pub reason: Option<String>,
     /// The call that used the yes.
     pub spent_by: Option<CallId>,
+    /// The session it was asked in.
+    #[serde(default)]
+    pub session: Option<SessionId>,
+    /// How bad the call can be; what nobody assessed is critical.
+    #[serde(default)]
+    pub risk: RiskLevel,
+    /// Whether it stays when its asker is gone.
+    #[serde(default)]
+    pub detached: bool,
+    /// From where it was answered.
+    #[serde(default)]
+    pub answered_from: Option<AnsweredFrom>,
+    /// The grant that was given with the yes, or the one that made the question needless.
+    #[serde(default)]
+    pub grant: Option<GrantId>,
     /// How many entries its stream has: what the next one must be appended at.
     pub revision: u64,
 }

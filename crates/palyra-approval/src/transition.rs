@@ -6,8 +6,11 @@
 
 use std::time::Duration;
 
-use palyra_core::entry::{Entry, Stream};
-use palyra_core::{AgentName, ApprovalDecision, ApprovalId, Principal, Timestamp, UserName};
+use palyra_core::entry::{AnsweredFrom, Entry, Stream};
+use palyra_core::{
+    AgentName, ApprovalDecision, ApprovalId, GrantId, Principal, Reach, ScopeKind, Timestamp,
+    UserName,
+};
 
 use crate::record::{ApprovalRecord, ApprovalState, PendingToolApproval};
 use crate::render;
@@ -28,6 +31,17 @@ pub struct Transition {
     pub expected: u64,
     /// What to append.
     pub entry: Entry,
+}
+
+impl Transition {
+    /// The same answer, with from where it was given and the grant that was given with it.
+    pub fn answered(mut self, place: AnsweredFrom, given: Option<GrantId>) -> Self {
+        if let Entry::ApprovalDecided { from, grant, .. } = &mut self.entry {
+            *from = Some(Box::new(place));
+            *grant = given;
+        }
+        self
+    }
 }
 
 /// Why a step is not taken.
@@ -61,6 +75,30 @@ pub enum Refused {
         /// Why, safe to print.
         reason: String,
     },
+    /// A grant covers the call by now.
+    #[error("approval `{id}` is needless: a grant covers the call")]
+    Superseded {
+        /// The approval.
+        id: ApprovalId,
+    },
+    /// A yes cannot reach so far.
+    #[error("{why}")]
+    NotGrantable {
+        /// Why.
+        why: String,
+        /// What the call can be covered by.
+        covers: Vec<ScopeKind>,
+        /// What was wanted.
+        reach: Reach,
+    },
+    /// Part of what would run was not shown.
+    #[error("{bytes} bytes of what `{id}` would run were not shown")]
+    NotShown {
+        /// The approval.
+        id: ApprovalId,
+        /// How many.
+        bytes: usize,
+    },
     /// An agent never decides, for itself or for another.
     #[error("agent `{agent}` may not decide an approval; a person does")]
     AgentMayNotDecide {
@@ -91,6 +129,9 @@ impl Refused {
             Self::AlreadyDecided { .. } => "already_decided",
             Self::Expired { .. } => "approval_expired",
             Self::Cancelled { .. } => "approval_cancelled",
+            Self::Superseded { .. } => "approval_superseded",
+            Self::NotGrantable { .. } => "not_grantable",
+            Self::NotShown { .. } => "not_shown",
             Self::AgentMayNotDecide { .. } => "agent_may_not_decide",
             Self::NotExpiredYet { .. } => "not_expired_yet",
             Self::ReasonTooLong { .. } => "reason_too_long",
@@ -104,6 +145,18 @@ impl Refused {
             Self::AlreadyDecided { id, .. } => {
                 format!("see what was decided with `palyra approvals show {id}`")
             }
+            Self::Superseded { id } => format!("see which one with `palyra approvals show {id}`"),
+            Self::NotGrantable { covers, .. } => {
+                let covers: Vec<&str> = covers.iter().map(|cover| cover.flag()).collect();
+                format!(
+                    "choose another `--scope`, or of `--cover` {}",
+                    covers.join("|")
+                )
+            }
+            Self::NotShown { id, .. } => format!(
+                "see all of it with `palyra approvals show {id} --full`, which ends with the code \
+                 for `--shown`"
+            ),
             Self::Expired { .. } | Self::Cancelled { .. } => {
                 "repeat the call to be asked again; see what waits with `palyra approvals list`"
                     .to_owned()
@@ -133,6 +186,9 @@ pub fn ask(pending: &PendingToolApproval) -> Transition {
             digest: pending.digest.recorded(&pending.call),
             arguments: pending.arguments,
             expires_at: pending.expires_at,
+            session: pending.session.clone(),
+            risk: Some(pending.risk),
+            detached: pending.detached,
         },
     }
 }
@@ -173,8 +229,19 @@ pub fn decide(
             decision,
             decided_by,
             reason: reason.map(str::to_owned),
+            from: None,
+            grant: None,
         },
     ))
+}
+
+/// A grant came into force that covers the call that waits.
+///
+/// # Errors
+/// The approval is not pending.
+pub fn supersede(record: &ApprovalRecord, by: &GrantId) -> Result<Transition, Refused> {
+    still_pending(record)?;
+    Ok(next(record, Entry::ApprovalSuperseded { by: by.clone() }))
 }
 
 /// Nobody answered in time.
@@ -230,6 +297,9 @@ fn still_pending(record: &ApprovalRecord) -> Result<(), Refused> {
         ApprovalState::Cancelled => Err(Refused::Cancelled {
             id: record.id.clone(),
             reason: render::line(record.reason.as_deref().unwrap_or("the asker is gone")),
+        }),
+        ApprovalState::Superseded => Err(Refused::Superseded {
+            id: record.id.clone(),
         }),
         ApprovalState::Allowed | ApprovalState::Denied | ApprovalState::Spent => {
             Err(Refused::AlreadyDecided {

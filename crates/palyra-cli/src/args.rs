@@ -3,6 +3,7 @@
 //! What it *means* (which folder, which environment, which request) is worked out in
 //! [`crate::commands`]. Examples live in [`crate::help`] and lead every help text.
 
+mod approvals;
 mod journal;
 mod policy;
 mod vault;
@@ -11,8 +12,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use palyra_core::{AgentName, ApprovalId, CallId, QuarantineId, Span, ToolName};
+use palyra_core::{AgentName, CallId, QuarantineId, Span, ToolName};
 
+pub use self::approvals::{
+    Approvals, ApprovalsAction, CoverArg, DecisionArg, Grants, GrantsAction, PostureArg, Postures,
+    PosturesAction, ReachArg,
+};
 pub use self::journal::{
     Attest, AttestAction, Erase, Journal, JournalAction, Restore, TailFilter, Verify, WhatArg,
 };
@@ -86,6 +91,10 @@ pub enum Command {
     Approvals(Approvals),
     /// Answer what waits and watch what runs, on one screen: inbox, calls, grants, journal
     Tui,
+    /// List what you allowed for a session or a while; take it back
+    Grants(Grants),
+    /// Set how a tool is treated: as policy says, always asked about, or off
+    Postures(Postures),
     /// Print the journal: every proposal, decision, answer and execution, in order
     Journal(Journal),
     /// List, check and compare policies; see, reload and roll back what decides
@@ -110,11 +119,9 @@ impl Command {
     pub const fn whom(&self) -> Option<&AsAgent> {
         let whom = match self {
             // The screen is for the person, and an agent decides nothing.
-            Self::Init(_)
-            | Self::Tui
-            | Self::Completions(_)
-            | Self::Man(_)
-            | Self::ExitCodes => return None,
+            Self::Init(_) | Self::Tui | Self::Completions(_) | Self::Man(_) | Self::ExitCodes => {
+                return None;
+            }
             Self::Status(whom) | Self::Doctor(whom) => whom,
             Self::Exec(exec) => &exec.whom,
             Self::Call(call) => &call.whom,
@@ -122,6 +129,8 @@ impl Command {
             Self::Tools(tools) => &tools.whom,
             Self::Calls(calls) => &calls.whom,
             Self::Approvals(approvals) => &approvals.whom,
+            Self::Grants(grants) => &grants.whom,
+            Self::Postures(postures) => &postures.whom,
             Self::Journal(journal) => &journal.whom,
             Self::Policy(policy) => &policy.whom,
             Self::Attest(attest) => &attest.whom,
@@ -199,6 +208,12 @@ pub struct Exec {
     /// Give it a terminal of its own, and be in front of it: `-it -- bash`
     #[arg(short, long, requires = "interactive")]
     pub tty: bool,
+    /// What a person should know about it; they see it as your words, apart from what runs
+    #[arg(long, value_name = "TEXT")]
+    pub why: Option<String>,
+    /// Do not wait for a person: the question stays, and this same command runs after a yes
+    #[arg(long, conflicts_with = "interactive")]
+    pub detach: bool,
     /// The program and its arguments; put `--` before them
     #[arg(
         value_name = "PROG",
@@ -265,6 +280,12 @@ pub struct Call {
     /// The folder it works on [default: the current folder, or the agent's own]
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub workspace: Option<PathBuf>,
+    /// What a person should know about it; they see it as your words, apart from what runs
+    #[arg(long, value_name = "TEXT")]
+    pub why: Option<String>,
+    /// Do not wait for a person: the question stays, and this same call runs after a yes
+    #[arg(long)]
+    pub detach: bool,
 }
 
 /// `palyra quarantine`.
@@ -311,6 +332,9 @@ pub enum AgentsAction {
         /// The folder it works on [default: the current folder]
         #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
         workspace: Option<PathBuf>,
+        /// Nobody is there to be asked: what would need a yes is denied at once
+        #[arg(long)]
+        unattended: bool,
     },
     /// List the agents and their folders
     List,
@@ -318,6 +342,14 @@ pub enum AgentsAction {
     Show {
         /// Its name
         name: AgentName,
+    },
+    /// Have an agent do nothing: its calls, questions and grants end
+    Pause {
+        /// Its name
+        name: AgentName,
+        /// Why; it goes back to the agent
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
     },
     /// Let a paused agent act again
     Resume {
@@ -408,62 +440,6 @@ pub enum StateArg {
     Failed,
     SandboxUnavailable,
     Interrupted,
-}
-
-/// `palyra approvals`.
-#[derive(Debug, Args)]
-pub struct Approvals {
-    /// As whom.
-    #[command(flatten)]
-    pub whom: Whom,
-    /// What.
-    #[command(subcommand)]
-    pub action: ApprovalsAction,
-}
-
-/// What to do with approvals.
-#[derive(Debug, Subcommand)]
-pub enum ApprovalsAction {
-    /// List the calls that wait for an answer, newest first
-    List {
-        /// Include what was decided, expired or cancelled
-        #[arg(long)]
-        all: bool,
-        /// How many at most
-        #[arg(long, short = 'n', value_name = "N", default_value_t = 50,
-              value_parser = clap::value_parser!(u32).range(1..=1000))]
-        limit: u32,
-        /// Only approvals older than this one
-        #[arg(long, value_name = "APPROVAL")]
-        before: Option<ApprovalId>,
-    },
-    /// Show exactly what would run: program, folder, effects, arguments
-    Show {
-        /// The approval
-        id: ApprovalId,
-    },
-    /// Allow or deny; the call that waits then runs once, or is refused
-    Decide {
-        /// The approval
-        id: ApprovalId,
-        /// The answer, to exactly what `palyra approvals show` prints
-        #[arg(long, value_enum)]
-        decision: DecisionArg,
-        /// Why; a deny reason goes back to the agent
-        #[arg(long, value_name = "TEXT")]
-        reason: Option<String>,
-    },
-}
-
-/// Yes or no.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-#[expect(
-    missing_docs,
-    reason = "clap would print them, and stretch every help text"
-)]
-pub enum DecisionArg {
-    Allow,
-    Deny,
 }
 
 /// `palyra completions`.

@@ -11,6 +11,7 @@ use palyra_api::{Client, ClientError};
 use palyra_core::{ApprovalId, Clock, SystemClock};
 use serde_json::Value;
 
+use crate::asking::Asking;
 use crate::commands::approvals;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -90,8 +91,21 @@ impl Calling {
         // Dropped in this order: nothing is sent any more, then the terminal is put back.
         let mut handed_through = None;
         let mut sending = None;
+        let mut asking: Option<Asking> = None;
         loop {
-            match events.next().await? {
+            let event = match &mut asking {
+                None => events.next().await?,
+                Some(question) => tokio::select! {
+                    event = events.next() => event?,
+                    decision = question.answer() => {
+                        if let Some(question) = asking.take() {
+                            question.decide(decision, session).await;
+                        }
+                        continue;
+                    }
+                },
+            };
+            match event {
                 Some(CallEvent::Accepted { call_id }) => {
                     call.clone_from(&call_id);
                     let _ = UNDER_WAY.set(call_id);
@@ -106,8 +120,10 @@ impl Calling {
                     let found = what_was_found(&approval_id, session).await;
                     let what = found.as_ref().unwrap_or(&self.what);
                     tell_waiting(what, &approval_id, &expires_at, joined, output);
+                    asking = Asking::begin(&approval_id, session).await;
                 }
                 Some(CallEvent::Started) => {
+                    drop(asking.take());
                     if waited {
                         output.note("approved; it runs");
                     }

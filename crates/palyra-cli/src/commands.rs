@@ -7,11 +7,13 @@ mod call;
 mod calls;
 mod doctor;
 mod exec;
+mod grants;
 mod in_place;
 mod init;
 pub(crate) mod journal;
 mod keeping;
 mod policy;
+mod postures;
 mod proofs;
 mod quarantine;
 mod restoring;
@@ -51,6 +53,8 @@ pub async fn run(command: Command, output: Output) -> Result<Exit, Failure> {
         Command::Calls(args) => calls::run(&args.action, &session()?).await,
         Command::Approvals(args) => approvals::run(&args.action, &session()?).await,
         Command::Tui => tui::run(&session()?).await,
+        Command::Grants(args) => grants::run(&args.action, &session()?).await,
+        Command::Postures(args) => postures::run(&args.action, &session()?).await,
         Command::Journal(args) => journal::run(&args.action, &session()?).await,
         Command::Quarantine(args) => quarantine::run(&args.action, &session()?).await,
         Command::Vault(args) => vault::run(&args.action, &session()?).await,

@@ -236,6 +236,19 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[("palyra agents show claude", "one agent")],
     ),
     (
+        "palyra agents pause",
+        &[
+            (
+                "palyra agents pause claude",
+                "it does nothing until resumed",
+            ),
+            (
+                "palyra agents pause claude --reason 'let me look'",
+                "and hears why",
+            ),
+        ],
+    ),
+    (
         "palyra agents resume",
         &[(
             "palyra agents resume claude",
@@ -307,7 +320,23 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
                 "palyra approvals decide appr_01kgq5r7h3e8x2m4n6p8q0s2t4 --decision allow",
                 "let it run, once",
             ),
+            ("palyra approvals watch", "see questions as they come"),
+            ("palyra approvals stats", "how often you were asked"),
         ],
+    ),
+    (
+        "palyra approvals watch",
+        &[
+            ("palyra approvals watch", "what waits, as it comes and goes"),
+            ("palyra approvals watch --json", "everything that changes"),
+        ],
+    ),
+    (
+        "palyra approvals stats",
+        &[(
+            "palyra approvals stats",
+            "how you answered, and what to grant",
+        )],
     ),
     (
         "palyra approvals list",
@@ -318,10 +347,16 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ),
     (
         "palyra approvals show",
-        &[(
-            "palyra approvals show appr_01kgq5r7h3e8x2m4n6p8q0s2t4",
-            "exactly what would run",
-        )],
+        &[
+            (
+                "palyra approvals show appr_01kgq5r7h3e8x2m4n6p8q0s2t4",
+                "exactly what would run",
+            ),
+            (
+                "palyra approvals show appr_01kgq5r7h3e8x2m4n6p8q0s2t4 --full",
+                "all of it, however long",
+            ),
+        ],
     ),
     (
         "palyra approvals decide",
@@ -334,6 +369,85 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
                 "palyra approvals decide appr_01kgq5r7h3e8x2m4n6p8q0s2t4 --decision deny \
                  --reason 'too broad'",
                 "refuse, and tell the agent why",
+            ),
+            (
+                "palyra approvals decide appr_01kgq5r7h3e8x2m4n6p8q0s2t4 --decision allow \
+                 --scope session --cover args",
+                "and calls like it, in this session",
+            ),
+            (
+                "palyra approvals decide appr_01kgq5r7h3e8x2m4n6p8q0s2t4 --decision allow \
+                 --scope window --for 15m --cover program",
+                "and this program, for 15 minutes",
+            ),
+        ],
+    ),
+    (
+        "palyra grants",
+        &[
+            ("palyra grants list", "what you allowed for a while"),
+            (
+                "palyra grants revoke grant_01kgq5r7h3e8x2m4n6p8q0s2t4",
+                "take it back",
+            ),
+        ],
+    ),
+    (
+        "palyra grants list",
+        &[
+            ("palyra grants list", "what is in force"),
+            ("palyra grants list --all", "what ended, too"),
+        ],
+    ),
+    (
+        "palyra grants show",
+        &[(
+            "palyra grants show grant_01kgq5r7h3e8x2m4n6p8q0s2t4",
+            "in words and as a rule",
+        )],
+    ),
+    (
+        "palyra grants revoke",
+        &[(
+            "palyra grants revoke grant_01kgq5r7h3e8x2m4n6p8q0s2t4",
+            "nothing more runs under it",
+        )],
+    ),
+    (
+        "palyra grants explain",
+        &[(
+            "palyra grants explain call_01kgq5r7h3e8x2m4n6p8q0s2t4",
+            "which grant covers it, or why none",
+        )],
+    ),
+    (
+        "palyra postures",
+        &[
+            ("palyra postures list", "what is set about tools"),
+            (
+                "palyra postures set palyra.process.run ask-each-time",
+                "be asked about every call",
+            ),
+        ],
+    ),
+    (
+        "palyra postures list",
+        &[("palyra postures list", "what is set about tools")],
+    ),
+    (
+        "palyra postures set",
+        &[
+            (
+                "palyra postures set palyra.process.run ask-each-time",
+                "be asked about every call",
+            ),
+            (
+                "palyra postures set palyra.fs.write disabled --agent claude",
+                "this agent writes nothing",
+            ),
+            (
+                "palyra postures set palyra.fs.write unset --agent claude",
+                "as policy says again",
             ),
         ],
     ),

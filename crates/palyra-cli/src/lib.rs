@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod args;
+pub mod asking;
 pub mod autostart;
 pub mod calling;
 pub mod commands;

@@ -14,8 +14,8 @@ use std::future::Future;
 use crate::attestation::{ExecutionReport, ToolAttestation};
 use crate::decision::{Denial, DenialCode};
 use crate::digest::{CallDigest, PlanDigest, PlanSeal};
-use crate::facts::Facts;
-use crate::id::{ApprovalId, CallId};
+use crate::facts::{Backing, Facts, Grant};
+use crate::id::CallId;
 use crate::plan::Plan;
 
 /// What policy answers about a call. An allow or an ask names the policies that made it.
@@ -85,7 +85,7 @@ pub struct Permit {
     digest: CallDigest,
     plan: PlanDigest,
     seal: PlanSeal,
-    grant: Option<ApprovalId>,
+    grant: Option<Backing>,
     matched: Vec<String>,
 }
 
@@ -116,7 +116,7 @@ fn permit(facts: &Facts, matched: Vec<String>) -> ToolDecision {
         digest: *facts.digest(),
         plan: *plan,
         seal: *facts.plan(),
-        grant: facts.grant.as_ref().map(|grant| grant.approval.clone()),
+        grant: facts.grant.as_ref().map(Grant::backing),
         matched,
     })
 }
@@ -130,8 +130,8 @@ pub struct Intent<'a> {
     pub digest: &'a CallDigest,
     /// What exactly will run, as it is recorded.
     pub plan: &'a PlanSeal,
-    /// The grant it spends, in the same transaction.
-    pub grant: Option<&'a ApprovalId>,
+    /// The yes it spends, or the grant that must still be in force, in the same transaction.
+    pub grant: Option<&'a Backing>,
 }
 
 /// Makes an intent durable before anything runs.

@@ -14,6 +14,12 @@ pub enum DenialCode {
     ApprovalExpired,
     /// The asker went away before anybody answered.
     ApprovalCancelled,
+    /// A person was asked, and nobody waits for the answer: the same call made again has it.
+    ApprovalPending,
+    /// Nobody is there to be asked: the agent works unattended.
+    NoApprover,
+    /// A person turned this tool off.
+    ToolDisabled,
     /// The asker went away before it started.
     CallerGone,
     /// The yes was used already, or ended.
@@ -48,6 +54,9 @@ impl DenialCode {
             Self::ApprovalDenied => "approval_denied",
             Self::ApprovalExpired => "approval_expired",
             Self::ApprovalCancelled => "approval_cancelled",
+            Self::ApprovalPending => "approval_pending",
+            Self::NoApprover => "no_approver",
+            Self::ToolDisabled => "tool_disabled",
             Self::CallerGone => "caller_gone",
             Self::GrantSpent => "grant_spent",
             Self::JournalUnavailable => "journal_unavailable",

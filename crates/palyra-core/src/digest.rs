@@ -127,6 +127,12 @@ impl CallDigest {
         RecordedDigest(Digest::of_parts("palyra recorded digest v1", &parts))
     }
 
+    /// The digest of no call: every call's is keyed, and this one is not.
+    #[must_use]
+    pub fn of_no_call() -> Self {
+        Self(Digest::of_parts("palyra no call v1", &[]))
+    }
+
     /// The digest as text, for policy contexts.
     #[must_use]
     pub fn to_text(&self) -> String {

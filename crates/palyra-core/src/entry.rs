@@ -9,9 +9,12 @@ use crate::attestation::{ExecutionReport, ToolAttestation};
 use crate::blob::{BlobKind, Commitment};
 use crate::decision::{ApprovalDecision, Denial};
 use crate::digest::{Digest, PlanSeal, RecordedDigest};
-use crate::facts::Origin;
-use crate::id::{ApprovalId, CallId};
+use crate::facts::{Channel, Origin};
+use crate::id::{ApprovalId, CallId, DeviceId, GrantId, SessionId};
+use crate::posture::{Posture, PostureLevel};
 use crate::principal::{AgentName, Principal, UserName};
+use crate::risk::RiskLevel;
+use crate::scope::{GrantTerms, WhyEnded};
 use crate::secret::{SecretAccess, SecretRef, VaultChange};
 use crate::time::Timestamp;
 use crate::tool::ToolName;
@@ -23,6 +26,10 @@ pub enum Stream {
     Call(CallId),
     /// One approval.
     Approval(ApprovalId),
+    /// One grant.
+    Grant(GrantId),
+    /// The postures that people set.
+    Postures,
     /// The registry of agents.
     Agents,
     /// The policies that decide.
@@ -40,6 +47,8 @@ impl std::fmt::Display for Stream {
         match self {
             Self::Call(id) => write!(f, "{id}"),
             Self::Approval(id) => write!(f, "{id}"),
+            Self::Grant(id) => write!(f, "{id}"),
+            Self::Postures => f.write_str("postures"),
             Self::Agents => f.write_str("agents"),
             Self::Policy => f.write_str("policy"),
             Self::Daemon => f.write_str("daemon"),
@@ -94,6 +103,18 @@ impl WhyActivated {
     }
 }
 
+/// From where a person answered.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct AnsweredFrom {
+    /// On which device.
+    pub device: DeviceId,
+    /// By which way.
+    pub channel: Channel,
+    /// In which session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
+}
+
 /// A content that was erased: only what it was, and the commitment to it, are left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ErasedBlob {
@@ -144,6 +165,15 @@ pub enum Entry {
         arguments: Commitment,
         /// When it is denied for want of an answer.
         expires_at: Timestamp,
+        /// The session it was asked in.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<SessionId>,
+        /// How bad the call can be; questions of before do not say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        risk: Option<RiskLevel>,
+        /// Whether the question stays when its asker is gone, for the same call made again.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        detached: bool,
     },
     /// A person answered. In the approval's stream.
     ApprovalDecided {
@@ -153,6 +183,12 @@ pub enum Entry {
         decided_by: UserName,
         /// Why, in their words.
         reason: Option<String>,
+        /// From where; answers of before do not say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<Box<AnsweredFrom>>,
+        /// The grant that was given with it, when it covers more than this one call.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        grant: Option<GrantId>,
     },
     /// Nobody answered in time. In the approval's stream.
     ApprovalExpired,
@@ -160,6 +196,35 @@ pub enum Entry {
     ApprovalCancelled {
         /// Why.
         reason: String,
+    },
+    /// A grant came into force that covers the call that waited. In the approval's stream.
+    ApprovalSuperseded {
+        /// Which.
+        by: GrantId,
+    },
+    /// A yes to more than one call. In the grant's stream, with the answer that gave it.
+    GrantMade {
+        /// What it says.
+        terms: Box<GrantTerms>,
+    },
+    /// A grant is over, for good. In the grant's stream.
+    GrantEnded {
+        /// Why.
+        why: WhyEnded,
+        /// The person who wanted it, when one did.
+        by: Option<UserName>,
+    },
+    /// How a tool is treated from here on. In the stream of postures.
+    PostureSet {
+        /// For which calls.
+        #[serde(flatten)]
+        at: PostureLevel,
+        /// Which tool.
+        tool: ToolName,
+        /// How; nothing said when it is absent.
+        posture: Option<Posture>,
+        /// Who wanted it.
+        by: UserName,
     },
     /// The yes was used by this call. In the approval's stream, in the admission's transaction.
     GrantSpent {
@@ -174,6 +239,9 @@ pub enum Entry {
         plan: PlanSeal,
         /// The approval whose grant it spends.
         approval: Option<ApprovalId>,
+        /// The grant under which it runs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        grant: Option<GrantId>,
     },
     /// The execution ended.
     Finished {
@@ -212,6 +280,9 @@ pub enum Entry {
         user: UserName,
         /// The folder it works on.
         workspace: std::path::PathBuf,
+        /// Whether nobody is there to be asked about its calls.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        unattended: bool,
     },
     /// An agent was removed.
     AgentRemoved {
@@ -347,6 +418,15 @@ pub enum Entry {
         /// Whether the agent is paused from here on.
         paused: bool,
     },
+    /// An agent may do nothing until a person resumes it.
+    AgentPaused {
+        /// Its name.
+        name: AgentName,
+        /// Who wanted it; nobody when it was paused by itself.
+        by: Option<UserName>,
+        /// Why.
+        why: String,
+    },
     /// A paused agent may act again.
     AgentResumed {
         /// Its name.
@@ -367,6 +447,10 @@ impl Entry {
             Self::ApprovalDecided { .. } => "approval_decided",
             Self::ApprovalExpired => "approval_expired",
             Self::ApprovalCancelled { .. } => "approval_cancelled",
+            Self::ApprovalSuperseded { .. } => "approval_superseded",
+            Self::GrantMade { .. } => "grant_made",
+            Self::GrantEnded { .. } => "grant_ended",
+            Self::PostureSet { .. } => "posture_set",
             Self::GrantSpent { .. } => "grant_spent",
             Self::Admitted { .. } => "admitted",
             Self::Finished { .. } => "finished",
@@ -388,6 +472,7 @@ impl Entry {
             Self::VaultChanged { .. } => "vault_changed",
             Self::SecretAccessed { .. } => "secret_accessed",
             Self::SecretInArguments { .. } => "secret_in_arguments",
+            Self::AgentPaused { .. } => "agent_paused",
             Self::AgentResumed { .. } => "agent_resumed",
         }
     }

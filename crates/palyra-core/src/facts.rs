@@ -5,11 +5,12 @@ use std::path::PathBuf;
 
 use crate::digest::{CallDigest, DigestKey, PlanDigest, PlanSeal};
 use crate::host::EgressHost;
-use crate::id::{ApprovalId, CallId, DeviceId, RunId};
+use crate::id::{ApprovalId, CallId, DeviceId, GrantId, RunId, SessionId};
 use crate::plan::{Plan, Tier};
+use crate::posture::Posture;
 use crate::principal::{AgentName, Principal};
 use crate::risk::{ProgramFacts, Risk};
-use crate::scope::Scope;
+use crate::scope::{Scope, ScopeKey};
 use crate::time::Timestamp;
 use crate::tool::{ToolCapability, ToolMetadata, ToolName, ToolProposal};
 
@@ -72,19 +73,45 @@ impl Channel {
     }
 }
 
-/// A person's yes to exactly one call, once.
+/// A person's yes, as policy sees it: to exactly one call once, or to calls like it until it ends.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Grant {
     /// The approval it came from.
     pub approval: ApprovalId,
+    /// The grant's own id, when it serves more than one call. Without one, it is spent by the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standing: Option<GrantId>,
     /// The agent that asked.
     pub agent: AgentName,
     /// The call it covers.
     pub digest: CallDigest,
+    /// What else it covers: calls with this among their scope keys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<ScopeKey>,
     /// When it ends.
     pub not_after: Timestamp,
     /// How many people said yes.
     pub people: i64,
+}
+
+impl Grant {
+    /// What an execution under it rests on.
+    #[must_use]
+    pub fn backing(&self) -> Backing {
+        match &self.standing {
+            Some(id) => Backing::Standing(id.clone()),
+            None => Backing::Once(self.approval.clone()),
+        }
+    }
+}
+
+/// What an execution rests on, besides policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Backing {
+    /// A yes that is spent with the admission.
+    Once(ApprovalId),
+    /// A grant that must still be in force at the admission.
+    Standing(GrantId),
 }
 
 /// Where a call came from.
@@ -98,6 +125,9 @@ pub struct Origin {
     pub device: DeviceId,
     /// By which way.
     pub channel: Channel,
+    /// What it belongs to besides its connection; records of before do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
 }
 
 /// Everything that policy sees about one call.
@@ -138,6 +168,12 @@ pub struct Facts {
     pub now: Timestamp,
     /// How many calls this principal proposed in the last minute.
     pub calls_last_minute: u64,
+    /// What the caller says about it: for a person, apart from everything else. Policy never sees it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said: Option<String>,
+    /// The strictest posture for it, when a person set one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub posture: Option<Posture>,
     /// A person's yes, when there is one.
     pub grant: Option<Grant>,
     digest: CallDigest,
@@ -193,6 +229,8 @@ impl Facts {
             tier,
             now,
             calls_last_minute,
+            said: None,
+            posture: None,
             grant: None,
             digest,
             plan: seal,
@@ -207,6 +245,13 @@ impl Facts {
         self.programs = understood.programs;
         self.risk = understood.risk;
         self.scopes = understood.scopes;
+        self
+    }
+
+    /// The same call, with what a person set for it.
+    #[must_use]
+    pub const fn with_posture(mut self, posture: Option<Posture>) -> Self {
+        self.posture = posture;
         self
     }
 

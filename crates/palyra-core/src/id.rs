@@ -125,6 +125,16 @@ id_type!(
     "appr_"
 );
 id_type!(
+    /// A yes that covers more than one call, with an end.
+    GrantId,
+    "grant_"
+);
+id_type!(
+    /// What several calls of one client belong to. Minted by the daemon, never named by a caller.
+    SessionId,
+    "sess_"
+);
+id_type!(
     /// One signed record of an execution.
     AttestationId,
     "att_"

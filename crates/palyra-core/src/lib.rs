@@ -20,6 +20,7 @@ pub mod id;
 pub mod injection;
 pub mod json;
 pub mod plan;
+pub mod posture;
 pub mod principal;
 pub mod render;
 pub mod risk;
@@ -32,19 +33,22 @@ pub use attestation::{Ending, ExecutionReport, Layer, RunErrorKind, ToolAttestat
 pub use blob::{Blob, BlobKind, Commitment};
 pub use decision::{ApprovalDecision, Denial, DenialCode};
 pub use digest::{CallDigest, Digest, DigestKey, PlanDigest, PlanSeal, RecordedDigest};
-pub use facts::{Channel, Effect, Facts, Grant, Understanding};
+pub use facts::{Backing, Channel, Effect, Facts, Grant, Understanding};
 pub use fs_rule::{FsAccess, FsRule};
 pub use host::EgressHost;
-pub use id::{ApprovalId, AttestationId, CallId, DeviceId, QuarantineId, RunId};
+pub use id::{
+    ApprovalId, AttestationId, CallId, DeviceId, GrantId, QuarantineId, RunId, SessionId,
+};
 pub use injection::{Audience, Injection, InjectionPlace, InjectionTable};
 pub use json::CanonicalJson;
 pub use plan::{
     EgressEnforcementMode, FileId, FileOperation, FilePlan, Limits, Plan, ProcView, ProcessPlan,
     ProgramId, ReplyPlan, Stdin, Tier, Window,
 };
+pub use posture::{Posture, PostureLevel};
 pub use principal::{AgentName, Principal, UserName};
 pub use risk::{ProgramFacts, ProgramGroup, Risk, RiskLevel};
-pub use scope::{Scope, ScopeKey, ScopeKind};
+pub use scope::{GrantTerms, Reach, Scope, ScopeKey, ScopeKind, WhyEnded};
 pub use secret::{SecretAccess, SecretName, SecretRef, SecretValue, VaultChange, VaultScope};
 pub use time::{Clock, Span, SystemClock, Timestamp};
 pub use tool::{ToolCapability, ToolMetadata, ToolName, ToolProposal};

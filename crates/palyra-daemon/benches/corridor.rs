@@ -81,6 +81,8 @@ async fn calls_per_second(daemon: &Daemon) -> f64 {
                 arguments: json!({ "message": "hello" }),
                 workspace: None,
                 window: None,
+                said: None,
+                detach: false,
             };
             let mut done = 0_u32;
             while started.elapsed() < WINDOW {

@@ -3,12 +3,12 @@
 //! At accept the peer's credentials and its pidfd are taken. Another uid is turned away, and so
 //! is any process that lives inside a call: a tool must never become a principal.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
@@ -16,8 +16,9 @@ use hyper::Request;
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use palyra_core::Clock;
-use palyra_gateway::Caller;
 use palyra_gateway::error::RefusalKind;
+use palyra_gateway::sessions::Anchor;
+use palyra_gateway::{Caller, GatewayService};
 use palyra_sandbox::Sandbox;
 use rustix::net::sockopt::socket_peercred;
 use tokio::net::{UnixListener, UnixStream};
@@ -50,6 +51,8 @@ pub fn listen(socket: &Path) -> std::io::Result<UnixListener> {
 pub struct Door {
     /// Where requests go.
     pub router: Router,
+    /// Who says which session a caller belongs to.
+    pub gateway: GatewayService,
     /// Who is inside a call.
     pub sandbox: Sandbox,
     /// The time.
@@ -77,10 +80,10 @@ impl Default for Traffic {
 impl Traffic {
     /// How long nobody has been connected.
     #[must_use]
-    pub fn quiet_for(&self) -> std::time::Duration {
+    pub fn quiet_for(&self) -> Duration {
         match self.open.load(Ordering::Acquire) {
             0 => self.last().elapsed(),
-            _ => std::time::Duration::ZERO,
+            _ => Duration::ZERO,
         }
     }
 
@@ -122,7 +125,7 @@ impl Door {
                 // Out of descriptors, say: waiting a moment lets connections end.
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
-                    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+                    tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             }
         }
@@ -179,7 +182,14 @@ impl Door {
             ));
         }
         match inside {
-            Ok(false) => Ok(Caller::on_new_run(principal, self.clock.as_ref())),
+            Ok(false) => {
+                let caller = Caller::on_new_run(principal, self.clock.as_ref());
+                Ok(match self.session(pid) {
+                    Some(session) => caller.in_session(session),
+                    // It is gone already, or cannot be looked at: it belongs to nothing.
+                    None => caller,
+                })
+            }
             Ok(true) => {
                 tracing::warn!(pid, "a process inside a call tried to reach the daemon");
                 Err(is_a_tool("this process runs inside a tool call"))
@@ -190,6 +200,66 @@ impl Door {
             }
         }
     }
+}
+
+impl Door {
+    /// The session of a peer: that of the process that leads its terminal session, while it lives,
+    /// else that of the peer itself. A caller cannot choose it: a process leaves its session only for
+    /// a new one of its own.
+    fn session(&self, pid: i32) -> Option<palyra_core::SessionId> {
+        let leader = rustix::process::getsid(rustix::process::Pid::from_raw(pid)).ok()?;
+        let leader = leader.as_raw_nonzero().get();
+        let (held, anchor) = hold(leader).or_else(|| hold(pid))?;
+        let (session, new) = self.gateway.session_of(anchor);
+        if new {
+            let gateway = self.gateway.clone();
+            tokio::spawn(async move {
+                ended(held).await;
+                gateway.session_ended(anchor).await;
+            });
+        }
+        Some(session)
+    }
+}
+
+/// A process, held so that its end can be waited for, with what tells it from others of its pid.
+fn hold(pid: i32) -> Option<(OwnedFd, Anchor)> {
+    let started = start_time(pid)?;
+    let target = rustix::process::Pid::from_raw(pid)?;
+    let held = rustix::process::pidfd_open(target, rustix::process::PidfdFlags::NONBLOCK).ok()?;
+    // The pid meant the same process before and after it was opened, and it has not ended.
+    let alive = start_time(pid) == Some(started) && !is_a_zombie(pid);
+    alive.then_some((held, Anchor { pid, started }))
+}
+
+/// How often it is looked whether a session's process has ended. Nobody new comes from one that has,
+/// so this is only how long a connection outlives it.
+const LOOKED_AFTER: Duration = Duration::from_millis(200);
+
+/// Returns when the process has ended.
+async fn ended(held: OwnedFd) {
+    while !has_ended(held.as_fd()) {
+        tokio::time::sleep(LOOKED_AFTER).await;
+    }
+}
+
+/// Whether the process behind a pidfd has ended; one that cannot be told about has.
+fn has_ended(pidfd: BorrowedFd<'_>) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut ended = [PollFd::from_borrowed_fd(pidfd, PollFlags::IN)];
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    poll(&mut ended, Some(&now)) != Ok(0)
+}
+
+fn is_a_zombie(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat
+        .rsplit_once(')')
+        .and_then(|(_, rest)| rest.split_whitespace().next());
+    !matches!(state, Some(state) if state != "Z" && state != "X")
 }
 
 /// The process at the other end, held so that its pid cannot come to mean another.
@@ -226,13 +296,7 @@ impl Peer {
     }
 
     fn is_still_there(&self, pid: i32) -> bool {
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        let mut ended = [PollFd::from_borrowed_fd(self.pidfd.as_fd(), PollFlags::IN)];
-        let now = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        let alive = poll(&mut ended, Some(&now)) == Ok(0);
+        let alive = !has_ended(self.pidfd.as_fd());
         alive
             && self
                 .started

@@ -4,8 +4,8 @@ use palyra_api::wire;
 use utoipa::OpenApi;
 
 use crate::routes::{
-    agents, approvals, calls, doctor, journal, judging, keeping, policy, proofs, quarantine,
-    status, tools, vault,
+    agents, approvals, calls, doctor, grants, journal, judging, keeping, policy, postures, proofs,
+    quarantine, status, tools, vault, watching,
 };
 
 /// The whole API.
@@ -28,6 +28,7 @@ use crate::routes::{
         agents::add,
         agents::show,
         agents::remove,
+        agents::pause,
         agents::resume,
         vault::status,
         vault::list,
@@ -48,6 +49,14 @@ use crate::routes::{
         approvals::list,
         approvals::show,
         approvals::decide,
+        approvals::stats,
+        grants::list,
+        grants::show,
+        grants::revoke,
+        grants::explain,
+        postures::list,
+        postures::set,
+        watching::watch,
         journal::read,
         policy::overview,
         policy::versions,
@@ -67,6 +76,6 @@ use crate::routes::{
         quarantine::list,
         quarantine::restore,
     ),
-    components(schemas(wire::CallEvent, wire::ErrorBody))
+    components(schemas(wire::CallEvent, wire::WatchEvent, wire::ErrorBody))
 )]
 pub struct Api;

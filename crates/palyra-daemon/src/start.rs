@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use palyra_api::Home;
-use palyra_approval::ApprovalsFold;
+use palyra_approval::{ApprovalsFold, GrantsFold, PosturesFold};
 use palyra_core::entry::Fold;
 use palyra_core::{Clock, SystemClock, Timestamp};
 use palyra_gateway::calls::CallsFold;
@@ -128,6 +128,7 @@ async fn serve(
     let router = routes::router(gateway.clone(), about);
     let door = Door {
         router,
+        gateway: gateway.clone(),
         sandbox,
         clock,
         traffic: Arc::clone(&traffic),
@@ -193,6 +194,8 @@ async fn open_gateway(
     let folds: Vec<Box<dyn Fold>> = vec![
         Box::new(CallsFold),
         Box::new(ApprovalsFold),
+        Box::new(GrantsFold),
+        Box::new(PosturesFold),
         Box::new(AgentsFold),
         Box::new(PolicyVersionsFold),
         Box::new(PolicyBesideFold),
@@ -295,6 +298,10 @@ impl Signals {
     }
 }
 
+/// How often it is looked whether a grant or a question is over. Calls look for themselves; this is
+/// for the record.
+const OFTEN: Duration = Duration::from_secs(1);
+
 async fn wait_for_the_end(
     mut signals: Signals,
     gateway: &GatewayService,
@@ -322,7 +329,14 @@ async fn wait_for_the_end(
             }
         }
     };
+    let ending = async {
+        loop {
+            tokio::time::sleep(OFTEN).await;
+            gateway.end_what_is_over().await;
+        }
+    };
     tokio::select! {
+        () = ending => "never",
         _ = signals.terminate.recv() => "SIGTERM",
         _ = signals.interrupt.recv() => "SIGINT",
         _ = signals.hang_up.recv() => "SIGHUP",

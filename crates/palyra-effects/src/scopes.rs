@@ -21,7 +21,7 @@ use crate::words::Word;
 /// Whose call it is: part of every key.
 #[derive(Debug, Clone, Copy)]
 pub struct Identity<'a> {
-    /// Agent, user, session (the run), device and channel.
+    /// Agent, user, session, device and channel.
     pub origin: &'a Origin,
     /// The tool.
     pub tool: &'a ToolName,
@@ -260,6 +260,9 @@ impl Identity<'_> {
             .agent()
             .map_or("", |agent| agent.as_str());
         let workspace = self.workspace.map(|folder| folder.display().to_string());
+        // What belongs to no session is one of its own.
+        let session = self.origin.session.as_ref();
+        let session = session.map_or(self.origin.run.as_str(), |session| session.as_str());
         let keyed = |reach: &str, session: &str| {
             let mut parts: Vec<&[u8]> = [
                 kind.as_str(),
@@ -280,7 +283,7 @@ impl Identity<'_> {
         };
         Scope {
             kind: *kind,
-            session: keyed("session", self.origin.run.as_str()),
+            session: keyed("session", session),
             window: keyed("window", ""),
             sentence: sentence.clone(),
         }

@@ -137,6 +137,7 @@ fn entries(call: i64, id: &CallId) -> Vec<Entry> {
         run: RunId::mint(at),
         device: DeviceId::local(),
         channel: Channel::Cli,
+        session: None,
     };
     vec![
         Entry::Proposed {

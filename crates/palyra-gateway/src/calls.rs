@@ -113,6 +113,9 @@ impl CallState {
             | DenialCode::RateLimited
             | DenialCode::SecretInArguments
             | DenialCode::AgentPaused
+            | DenialCode::ApprovalPending
+            | DenialCode::NoApprover
+            | DenialCode::ToolDisabled
             | DenialCode::BudgetExhausted => Self::Denied,
             DenialCode::ApprovalDenied | DenialCode::GrantSpent => Self::ApprovalDenied,
             DenialCode::ApprovalExpired => Self::ApprovalExpired,
@@ -210,6 +213,11 @@ impl Fold for CallsFold {
             | Entry::ApprovalExpired
             | Entry::ApprovalCancelled { .. }
             | Entry::GrantSpent { .. }
+            | Entry::ApprovalSuperseded { .. }
+            | Entry::GrantMade { .. }
+            | Entry::GrantEnded { .. }
+            | Entry::PostureSet { .. }
+            | Entry::AgentPaused { .. }
             | Entry::AgentAdded { .. }
             | Entry::AgentRemoved { .. }
             | Entry::PolicyActivated { .. }
@@ -309,6 +317,11 @@ fn next(mut row: CallRow, recorded: &Recorded) -> CallRow {
         | Entry::ApprovalExpired
         | Entry::ApprovalCancelled { .. }
         | Entry::GrantSpent { .. }
+        | Entry::ApprovalSuperseded { .. }
+        | Entry::GrantMade { .. }
+        | Entry::GrantEnded { .. }
+        | Entry::PostureSet { .. }
+        | Entry::AgentPaused { .. }
         | Entry::AgentAdded { .. }
         | Entry::AgentRemoved { .. }
         | Entry::PolicyActivated { .. }

@@ -15,7 +15,8 @@ use palyra_core::entry::Answer;
 use palyra_core::json::canonical_bytes;
 use palyra_core::{
     ApprovalId, Blob, BlobKind, CallId, Clock, Commitment, Denial, DenialCode, Ending,
-    ExecutionReport, Facts, Principal, ReplyPlan, Timestamp, ToolAttestation, ToolProposal,
+    ExecutionReport, Facts, GrantId, Principal, ReplyPlan, Timestamp, ToolAttestation,
+    ToolProposal,
 };
 use palyra_journal::{CallRecorder, JournalError};
 use palyra_policy::PolicyEngine;
@@ -23,9 +24,10 @@ use palyra_sandbox::{LiveInput, OutputChunk};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
+use crate::changes::Change;
 use crate::service::{CallShared, Caller, Inner};
 use crate::tools::AnyPlan;
-use crate::{records, waiting};
+use crate::{detaching, records, waiting};
 
 /// What a caller hears while a call goes on.
 #[derive(Debug)]
@@ -94,6 +96,8 @@ pub(crate) struct Drive {
     pub(crate) events: mpsc::Sender<Event>,
     /// What its caller sends while it runs, until it runs.
     pub(crate) input: Option<LiveInput>,
+    /// Whether its caller does not wait for a person.
+    pub(crate) detached: bool,
 }
 
 impl Drive {
@@ -130,12 +134,28 @@ impl Drive {
         arguments: Commitment,
         approval: &mut Option<ApprovalId>,
     ) -> Result<Permit, NotPermitted> {
+        self.facts.posture = self.gateway.posture(&self.facts)?;
+        if let Some(permit) = self.under_a_grant() {
+            return Ok(permit);
+        }
         match self.decide() {
             ToolDecision::Permit(permit) => return Ok(permit),
             ToolDecision::Deny(denied) => return Err(denied.denial.into()),
             ToolDecision::Ask(_) => {}
         }
-        let record = self.ask(arguments, approval).await?;
+        self.somebody_can_be_asked()?;
+        let record = match self.gateway.left_for(&self.facts).map_err(unreadable)? {
+            Some(left) => {
+                *approval = Some(left.id.clone());
+                self.answer_to_what_was_left(left).await?
+            }
+            None => self.ask(arguments, approval).await?,
+        };
+        if record.state == ApprovalState::Superseded
+            && let Some(permit) = self.under_a_grant()
+        {
+            return Ok(permit);
+        }
         let (facts, now) = (self.facts.clone(), self.gateway.clock.now());
         self.facts = palyra_approval::apply_tool_approval_outcome(&record, facts, now)?;
         match self.decide() {
@@ -149,6 +169,71 @@ impl Drive {
         }
     }
 
+    /// The permit under a grant that is in force, if policy honours it. One that it does not honour
+    /// leaves no trace: the call is decided as if there were none.
+    fn under_a_grant(&mut self) -> Option<Permit> {
+        let grant = self.gateway.grant_for(&self.facts)?;
+        let before = self.facts.clone();
+        self.facts = before.clone().with_grant(grant, self.gateway.clock.now());
+        let policy = Noted::new(&self.gateway.policy);
+        let decision = decide(&policy, &self.facts);
+        if let ToolDecision::Permit(permit) = decision {
+            let answered = (Answer::Permit, permit.matched().to_vec());
+            self.note_decision(answered, policy.version());
+            return Some(permit);
+        }
+        self.facts = before;
+        None
+    }
+
+    /// Whether there is a person for this agent's questions.
+    fn somebody_can_be_asked(&self) -> Result<(), Denial> {
+        let Some(name) = self.caller.principal.agent() else {
+            return Ok(());
+        };
+        let unattended = self
+            .gateway
+            .agents()
+            .get(name)
+            .map(|agent| agent.unattended);
+        if unattended != Some(true) {
+            return Ok(());
+        }
+        Err(Denial::new(
+            DenialCode::NoApprover,
+            format!("agent `{name}` works unattended: nobody is there to be asked"),
+            "let policy allow the call, or register the agent without `--unattended`",
+        ))
+    }
+
+    /// The answer to the same question, which was left before: that may still have to be waited for.
+    async fn answer_to_what_was_left(
+        &mut self,
+        left: ApprovalRecord,
+    ) -> Result<ApprovalRecord, Denial> {
+        if left.state != ApprovalState::Pending {
+            return Ok(left);
+        }
+        if self.detached {
+            return Err(detaching::pending(&left.id));
+        }
+        let gateway = Arc::clone(&self.gateway);
+        let place = gateway.waiting.wait(
+            &left.id,
+            left.expires_at,
+            *self.facts.digest(),
+            &self.shared,
+        );
+        let event = Event::ApprovalPending {
+            approval: left.id.clone(),
+            expires_at: left.expires_at,
+            joined: true,
+        };
+        let _ = self.events.send(event).await;
+        let wait = left.expires_at.since(gateway.clock.now());
+        self.await_answer(&left.id, &place, wait).await
+    }
+
     fn decide(&mut self) -> ToolDecision {
         let policy = Noted::new(&self.gateway.policy);
         let decision = decide(&policy, &self.facts);
@@ -160,16 +245,17 @@ impl Drive {
                 denied.matched.as_slice(),
             ),
         };
+        let answered = (answer, matched.to_vec());
+        self.note_decision(answered, policy.version());
+        decision
+    }
+
+    fn note_decision(&mut self, (answer, matched): (Answer, Vec<String>), version: String) {
         let seen = serde_json::to_value(&self.facts).unwrap_or_default();
         let facts = Blob::new(BlobKind::Facts, canonical_bytes(&seen));
-        self.recorder.decided(
-            answer,
-            matched.to_vec(),
-            policy.version(),
-            *self.facts.digest(),
-            facts,
-        );
-        decision
+        let digest = *self.facts.digest();
+        self.recorder
+            .decided(answer, matched, version, digest, facts);
     }
 
     /// Puts the question to a person and waits for the answer.
@@ -187,6 +273,15 @@ impl Drive {
         if let Err(flooded) = counted {
             return Err(NotPermitted::Flooded(gateway.turned_away(flooded).await));
         }
+        let waiting = gateway.inbox().of(&principal);
+        if self.detached && waiting >= limits.pending {
+            gateway.lock_floods().settled(&principal);
+            return Err(NotPermitted::Denied(Denial::new(
+                DenialCode::RateLimited,
+                format!("{waiting} questions of `{principal}` wait already"),
+                "wait until a person has answered: `palyra approvals list`",
+            )));
+        }
         let _pending = PendingPlace {
             gateway: &gateway,
             principal: &principal,
@@ -200,6 +295,9 @@ impl Drive {
             digest: *self.facts.digest(),
             arguments,
             expires_at: now.plus(gateway.settings.approval_wait),
+            session: self.facts.origin.session.clone(),
+            risk: self.facts.risk.level,
+            detached: self.detached,
         };
         *approval = Some(pending.id.clone());
         Ok(self.question(pending).await?)
@@ -214,6 +312,16 @@ impl Drive {
         self.recorder
             .request_approval(asked.stream, asked.entry)
             .await?;
+        let (principal, risk) = (pending.principal.clone(), pending.risk);
+        self.gateway.inbox().insert(id.clone(), principal, risk);
+        let state = ApprovalState::Pending.as_str();
+        let changed = Change::Approval(id.clone(), state);
+        self.gateway.changes.tell(changed);
+        if self.detached {
+            let record = records::approval(&self.gateway.journal, id).map_err(unreadable)?;
+            self.gateway.detached.leave(&record);
+            return Err(detaching::pending(id));
+        }
         let event = Event::ApprovalPending {
             approval: id.clone(),
             expires_at,
@@ -245,19 +353,44 @@ impl Drive {
             };
             let record = records::approval(&self.gateway.journal, id).map_err(unreadable)?;
             if record.state != ApprovalState::Pending {
+                self.gateway.inbox().remove(id);
                 return Ok(record);
             }
             let change = match woken {
-                Woken::Told => continue,
+                Woken::Told => match self.covered_by_now() {
+                    Some(grant) => palyra_approval::supersede(&record, &grant),
+                    None => continue,
+                },
                 Woken::TimeOver => palyra_approval::expire(&record, record.expires_at),
+                // The question was left before, and stays.
+                Woken::Gone(_) if record.detached => return Err(detaching::pending(id)),
                 Woken::Gone(why) => palyra_approval::cancel(&record, why),
             };
             let Ok(change) = change else { continue };
             match records::apply(&self.gateway.journal, change).await {
-                Ok(_) | Err(JournalError::Conflict { .. }) => {}
+                Ok(()) => {
+                    let ended = records::approval(&self.gateway.journal, id);
+                    let state = ended.map(|record| record.state.as_str());
+                    let changed = Change::Approval(id.clone(), state.unwrap_or("over"));
+                    self.gateway.changes.tell(changed);
+                }
+                Err(JournalError::Conflict { .. }) => {}
                 Err(error) => return Err(unreadable(error)),
             }
         }
+    }
+
+    /// A grant that came into force while this call waited, if policy lets it run under it.
+    fn covered_by_now(&self) -> Option<GrantId> {
+        let grant = self.gateway.grant_for(&self.facts)?;
+        let id = grant.standing.clone()?;
+        let facts = self.facts.clone();
+        let facts = facts.with_grant(grant, self.gateway.clock.now());
+        let runs = matches!(
+            Noted::new(&self.gateway.policy).answer(&facts),
+            Ok(PolicyAnswer::Run { .. })
+        );
+        runs.then_some(id)
     }
 
     /// Admits, executes and attests.
@@ -272,6 +405,8 @@ impl Drive {
             Ok(admitted) => admitted,
             Err(denial) => return Conclusion::Denied(self.close(denial).await),
         };
+        let running = Change::Call(self.facts.call.clone(), "admitted");
+        self.gateway.changes.tell(running);
         let _ = self.events.send(Event::Started).await;
         let finished = match self.execute_tool_call(admitted).await {
             Ok(finished) => finished,

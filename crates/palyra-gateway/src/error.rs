@@ -81,6 +81,9 @@ impl Refusal {
             | Code::PolicyUnavailable
             | Code::ApprovalDenied
             | Code::ApprovalExpired
+            | Code::ApprovalPending
+            | Code::NoApprover
+            | Code::ToolDisabled
             | Code::ApprovalCancelled
             | Code::CallerGone
             | Code::GrantSpent

@@ -1,7 +1,8 @@
 //! The corridor, wired: one service that every front door calls.
 //!
 //! This room knows the order of things: which tool a name means ([`tools`]), what a call may use
-//! up ([`budget`], [`floods`]), which policies decide ([`policies`]), who waits for whom (`waiting`), and how decide, approve,
+//! up ([`budget`], [`floods`]), which policies decide ([`policies`]), who waits for whom (`waiting`, `detaching`), what a person said and
+//! how far it reaches ([`deciding`], [`granting`], [`sessions`]), and how decide, approve,
 //! execute and attest follow each other (`drive`). It speaks to no network, writes no SQL and
 //! spawns nothing; those are other rooms.
 
@@ -9,14 +10,20 @@
 
 pub mod budget;
 pub mod calls;
+pub mod changes;
+pub mod deciding;
+mod detaching;
 mod drive;
 pub mod error;
 mod feeding;
 pub mod filtering;
 pub mod floods;
+pub mod granting;
 pub mod keeping;
 pub mod people;
 pub mod policies;
+mod postures;
+pub mod prompting;
 pub mod proofs;
 mod quarantine;
 pub mod records;
@@ -24,6 +31,8 @@ mod recovery;
 mod registrations;
 mod resolver;
 pub mod service;
+pub mod sessions;
+pub mod stats;
 pub mod tools;
 pub mod vault;
 mod waiting;

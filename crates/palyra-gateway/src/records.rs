@@ -1,10 +1,10 @@
 //! Reading what is recorded, and a person's answers, each asked of policy first.
 
-use palyra_approval::{ApprovalRecord, Transition};
+use palyra_approval::{ApprovalRecord, ApprovalState, Transition};
 use palyra_core::entry::{Recorded, Row, Stream};
 use palyra_core::{
-    AgentName, ApprovalDecision, ApprovalId, BlobKind, CallId, Channel, Commitment, DeviceId,
-    Facts, Principal, Timestamp, ToolMetadata,
+    AgentName, ApprovalId, BlobKind, CallId, Channel, Commitment, DeviceId, Facts, GrantTerms,
+    Principal, Timestamp, ToolMetadata,
 };
 use palyra_journal::{Expected, JournalError, JournalState, JournalStore, Kept, RowQuery};
 use palyra_policy::{Action, Resource};
@@ -18,7 +18,7 @@ use crate::service::{Caller, GatewayService};
 use crate::tools::unknown;
 
 /// The projection of approvals.
-const APPROVALS: &str = palyra_approval::ApprovalsFold::NAME;
+pub(crate) const APPROVALS: &str = palyra_approval::ApprovalsFold::NAME;
 const MOST_ROWS: usize = 1_000;
 
 /// Which rows of a list.
@@ -112,7 +112,7 @@ impl GatewayService {
             policy: policies.standing.active.clone(),
             policies: may_read.is_ok().then_some(policies),
             live_calls: self.0.lock_live().len(),
-            pending_approvals: self.0.waiting.count(),
+            pending_approvals: self.0.inbox().len(),
             journal_head: self.0.journal.head(),
             journal_state: self.0.journal.state(),
             sandbox: self.0.sandbox.status(),
@@ -268,7 +268,8 @@ impl GatewayService {
         own.then_some(()).ok_or_else(|| no_agent(name))
     }
 
-    /// Approvals, newest first: a person sees all, an agent its own.
+    /// Approvals: a person sees all, an agent its own. Those that wait are in the order of the inbox,
+    /// others newest first.
     ///
     /// # Errors
     /// The journal cannot be read.
@@ -277,11 +278,37 @@ impl GatewayService {
         caller: &Caller,
         query: &ListQuery,
     ) -> Result<Vec<ApprovalView>, Refusal> {
+        if query.approval_state.as_deref() == Some(ApprovalState::Pending.as_str()) {
+            return self.inbox(caller, query);
+        }
         self.list(APPROVALS, query, |row| {
             let record = approval_row(row)?;
             let readable = self.may_read_approval(caller, &record).is_ok();
             readable.then(|| self.approval_view(record)).transpose()
         })
+    }
+
+    /// What waits, fair between those who ask; `before` is where the page before ended.
+    fn inbox(&self, caller: &Caller, query: &ListQuery) -> Result<Vec<ApprovalView>, Refusal> {
+        let order = self.0.inbox().in_order();
+        let after = query.before.as_deref();
+        let start = after.and_then(|after| order.iter().position(|id| id.as_str() == after));
+        let limit = query.limit.clamp(1, MOST_ROWS + 1);
+        let mut picked = Vec::new();
+        for id in order.iter().skip(start.map_or(0, |start| start + 1)) {
+            if picked.len() == limit {
+                break;
+            }
+            let record = approval(&self.0.journal, id)?;
+            if record.state != ApprovalState::Pending {
+                self.0.inbox().remove(id);
+                continue;
+            }
+            if self.may_read_approval(caller, &record).is_ok() {
+                picked.push(self.approval_view(record)?);
+            }
+        }
+        Ok(picked)
     }
 
     /// One approval.
@@ -309,6 +336,25 @@ impl GatewayService {
         self.approval_view(record)
     }
 
+    /// What policy saw of a call when it decided last, while that is kept.
+    pub(crate) fn facts_of(&self, row: &CallRow) -> Result<Option<Facts>, Refusal> {
+        let facts = self.blob_json(row.facts)?;
+        Ok(facts.and_then(|facts| serde_json::from_value(facts).ok()))
+    }
+
+    /// What only a person does.
+    pub(crate) fn only_a_person(&self, caller: &Caller, what: &str) -> Result<(), Refusal> {
+        let Some(agent) = caller.principal.agent() else {
+            return Ok(());
+        };
+        Err(Refusal::new(
+            RefusalKind::Forbidden,
+            "not_for_agents",
+            format!("agent `{agent}` may not {what}"),
+            "a person does that, without `--as`",
+        ))
+    }
+
     fn may_read_approval(&self, caller: &Caller, record: &ApprovalRecord) -> Result<(), Refusal> {
         self.is_of_this_registration(caller, &record.principal, record.requested_at)?;
         let requester = record.principal.clone();
@@ -322,62 +368,16 @@ impl GatewayService {
     fn approval_view(&self, record: ApprovalRecord) -> Result<ApprovalView, Refusal> {
         let arguments = self.blob_json(Some(record.arguments))?;
         let call = self.0.journal.row(CALLS, record.call.as_str())?;
-        let facts = call
-            .as_ref()
-            .map(call_row)
-            .transpose()?
-            .and_then(|row| row.facts);
-        let facts = self.blob_json(facts)?;
-        let facts = facts.and_then(|facts| serde_json::from_value(facts).ok());
+        let call = call.as_ref().map(call_row).transpose()?;
+        let facts = match &call {
+            Some(row) => self.facts_of(row)?,
+            None => None,
+        };
         Ok(ApprovalView {
             record,
             arguments,
             facts,
         })
-    }
-
-    /// A person's answer. One answer wins; a decided approval never changes.
-    ///
-    /// # Errors
-    /// Policy forbids it, there is no such approval, or it is decided or over.
-    pub async fn decide_approval(
-        &self,
-        caller: &Caller,
-        id: &str,
-        decision: ApprovalDecision,
-        reason: Option<String>,
-    ) -> Result<ApprovalView, Refusal> {
-        let record = self.approval(caller, id)?.record;
-        let requester = record.principal.clone();
-        self.allowed(
-            caller,
-            Action::ApprovalDecide,
-            Resource::Approval { requester },
-        )?;
-        let settled = |error: palyra_approval::Refused| {
-            let (kind, hint) = (refusal_kind(&error), error.hint());
-            Refusal::new(kind, error.code(), error.to_string(), hint)
-        };
-        let now = self.0.clock.now();
-        let change =
-            palyra_approval::decide(&record, decision, &caller.principal, reason.as_deref(), now)
-                .map_err(settled)?;
-        match apply(&self.0.journal, change).await {
-            Ok(()) => {}
-            Err(JournalError::Conflict { .. }) => {
-                let message = format!("`{id}` was decided, expired or cancelled in the meantime");
-                let next_step = format!("see it with `palyra approvals show {id}`");
-                return Err(Refusal::new(
-                    RefusalKind::Conflict,
-                    "already_decided",
-                    message,
-                    next_step,
-                ));
-            }
-            Err(error) => return Err(error.into()),
-        }
-        self.0.waiting.tell(&record.id);
-        self.approval(caller, id)
     }
 
     /// Calls that were closed as interrupted at this start.
@@ -442,7 +442,10 @@ impl GatewayService {
         Ok(self.0.journal.kept(&commitment)? == Kept::Unreadable)
     }
 
-    fn blob_json(&self, of: Option<Commitment>) -> Result<Option<serde_json::Value>, Refusal> {
+    pub(crate) fn blob_json(
+        &self,
+        of: Option<Commitment>,
+    ) -> Result<Option<serde_json::Value>, Refusal> {
         let Some(commitment) = of else {
             return Ok(None);
         };
@@ -466,6 +469,14 @@ pub(crate) async fn apply(journal: &JournalStore, change: Transition) -> Result<
         .map(drop)
 }
 
+/// Who asked for what a grant covers.
+pub(crate) fn asker(terms: &GrantTerms) -> Principal {
+    Principal::Agent {
+        name: terms.agent.clone(),
+        user: terms.user.clone(),
+    }
+}
+
 /// Every approval that still waits, oldest first.
 pub(crate) fn pending_approvals(journal: &JournalStore) -> Result<Vec<ApprovalRecord>, Refusal> {
     let query = RowQuery {
@@ -481,18 +492,6 @@ pub(crate) fn pending_approvals(journal: &JournalStore) -> Result<Vec<ApprovalRe
         .collect()
 }
 
-fn refusal_kind(error: &palyra_approval::Refused) -> RefusalKind {
-    use palyra_approval::Refused;
-    match error {
-        Refused::ReasonTooLong { .. } => RefusalKind::Invalid,
-        Refused::AgentMayNotDecide { .. } => RefusalKind::Forbidden,
-        Refused::AlreadyDecided { .. }
-        | Refused::Expired { .. }
-        | Refused::Cancelled { .. }
-        | Refused::NotExpiredYet { .. } => RefusalKind::Conflict,
-    }
-}
-
 /// The approval as the journal has it.
 pub(crate) fn approval(journal: &JournalStore, id: &ApprovalId) -> Result<ApprovalRecord, Refusal> {
     let row = journal.row(APPROVALS, id.as_str())?;
@@ -504,7 +503,7 @@ pub(crate) fn call_row(row: &Row) -> Result<CallRow, Refusal> {
     serde_json::from_slice(&row.value).map_err(|_| unreadable(&row.key))
 }
 
-fn approval_row(row: &Row) -> Result<ApprovalRecord, Refusal> {
+pub(crate) fn approval_row(row: &Row) -> Result<ApprovalRecord, Refusal> {
     serde_json::from_slice(&row.value).map_err(|_| unreadable(&row.key))
 }
 

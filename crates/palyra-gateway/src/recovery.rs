@@ -1,7 +1,8 @@
 //! At start: what an earlier daemon left open is found, reported and closed.
 
+use palyra_approval::Inbox;
 use palyra_core::entry::{Entry, Stream};
-use palyra_core::{CallId, Denial, DenialCode};
+use palyra_core::{CallId, Denial, DenialCode, Timestamp};
 use palyra_identity::{Agents, AgentsFold};
 use palyra_journal::{Append, Expected, JournalStore, RowQuery, StreamAppend};
 
@@ -37,6 +38,10 @@ pub(crate) async fn close_what_was_left(journal: &JournalStore) -> Result<Vec<Ca
     }
     // An approval whose call could not be closed with it must not wait for ever.
     for record in records::pending_approvals(journal)? {
+        // What was left for a retry has nobody who could be gone.
+        if record.detached {
+            continue;
+        }
         if let Ok(change) = palyra_approval::cancel(&record, GONE) {
             journal
                 .append(Append {
@@ -55,7 +60,9 @@ async fn close_waiting(journal: &JournalStore, row: &CallRow) -> Result<(), Refu
     let mut streams = Vec::new();
     if let Some(id) = &row.approval {
         let record = records::approval(journal, id)?;
-        if let Ok(change) = palyra_approval::cancel(&record, GONE) {
+        if !record.detached
+            && let Ok(change) = palyra_approval::cancel(&record, GONE)
+        {
             streams.push(append(Stream::Approval(id.clone()), change.entry));
         }
     }
@@ -103,6 +110,22 @@ fn waiting(journal: &JournalStore) -> Result<Vec<CallRow>, Refusal> {
         }
     }
     Ok(waiting)
+}
+
+/// What waits for a person.
+pub(crate) fn inbox(journal: &JournalStore) -> Result<Inbox, Refusal> {
+    let mut inbox = Inbox::default();
+    for record in records::pending_approvals(journal)? {
+        inbox.insert(record.id, record.principal, record.risk);
+    }
+    Ok(inbox)
+}
+
+/// When the newest entry was recorded: it is not earlier than that now, whatever the clock says.
+pub(crate) fn last_time(journal: &JournalStore) -> Result<Timestamp, Refusal> {
+    let newest = journal.read(journal.head().saturating_sub(1), 1)?;
+    let newest = newest.last().map(|recorded| recorded.at);
+    Ok(newest.unwrap_or(Timestamp::from_millis(0)))
 }
 
 /// The registry of agents, as the journal has it.

@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-use palyra_core::AgentName;
 use palyra_core::entry::{Entry, Stream};
+use palyra_core::{AgentName, UserName, WhyEnded};
 use palyra_identity::{Agent, Agents, check_agent_workspace};
 use palyra_journal::Expected;
 use palyra_policy::{Action, Resource};
 
+use crate::changes::Change;
 use crate::error::{Refusal, RefusalKind};
 use crate::records::no_agent;
 use crate::service::{Caller, GatewayService};
@@ -55,6 +56,7 @@ impl GatewayService {
         caller: &Caller,
         name: &str,
         folder: &Path,
+        unattended: bool,
     ) -> Result<Agent, Refusal> {
         let name = agent_name(name)?;
         self.allowed(caller, Action::AgentManage, Resource::Agents)?;
@@ -74,21 +76,23 @@ impl GatewayService {
         )?;
         let _one_at_a_time = self.0.registry_change.lock().await;
         let user = caller.principal.user().clone();
-        let entry = palyra_identity::register(&self.0.agents(), name.clone(), user, folder)
-            .map_err(|error| {
-                let hint = error.hint();
-                Refusal::new(
-                    RefusalKind::Conflict,
-                    "agent_exists",
-                    error.to_string(),
-                    hint,
-                )
-            })?;
+        let entry =
+            palyra_identity::register(&self.0.agents(), name.clone(), user, folder, unattended)
+                .map_err(|error| {
+                    let hint = error.hint();
+                    Refusal::new(
+                        RefusalKind::Conflict,
+                        "agent_exists",
+                        error.to_string(),
+                        hint,
+                    )
+                })?;
         self.0
             .journal
             .append_if(Stream::Agents, Expected::Any, vec![entry])
             .await?;
         self.reread_agents()?;
+        self.0.changes.tell(Change::Agent(name.clone()));
         self.0
             .agents()
             .get(&name)
@@ -118,7 +122,71 @@ impl GatewayService {
             .await?;
         self.reread_agents()?;
         self.cancel_calls_of(&name);
+        let own = self.0.grants.lock().of_agent(&name);
+        self.end_grants(own, WhyEnded::AgentRemoved, None).await;
+        self.cancel_left_by(&name).await;
+        self.0.changes.tell(Change::Agent(name));
         Ok(agent)
+    }
+
+    /// Has an agent do nothing until a person resumes it; what it runs and asks ends, and so does
+    /// what was granted to it.
+    ///
+    /// # Errors
+    /// Policy forbids it, or there is none of this name.
+    pub async fn pause_agent(
+        &self,
+        caller: &Caller,
+        name: &str,
+        reason: Option<&str>,
+    ) -> Result<Agent, Refusal> {
+        let name = agent_name(name)?;
+        self.allowed(caller, Action::AgentManage, Resource::Agents)?;
+        let known = self.0.agents().get(&name).cloned();
+        known.ok_or_else(|| no_agent(&name))?;
+        let why = reason.map(str::trim).filter(|reason| !reason.is_empty());
+        let why = why.unwrap_or("a person paused it");
+        if why.len() > palyra_approval::MAX_REASON_BYTES {
+            let bytes = why.len();
+            let error = palyra_approval::Refused::ReasonTooLong { bytes };
+            return Err(crate::deciding::refused(error));
+        }
+        let by = caller.principal.user().clone();
+        self.pause(&name, Some(by), why).await?;
+        let paused = self.0.agents().get(&name).cloned();
+        paused.ok_or_else(|| no_agent(&name))
+    }
+
+    /// The same, whoever wants it.
+    pub(crate) async fn pause(
+        &self,
+        name: &AgentName,
+        by: Option<UserName>,
+        why: &str,
+    ) -> Result<(), Refusal> {
+        let _one_at_a_time = self.0.registry_change.lock().await;
+        let entry = Entry::AgentPaused {
+            name: name.clone(),
+            by,
+            why: why.to_owned(),
+        };
+        tracing::warn!(agent = %name, why, "an agent is paused");
+        self.0
+            .journal
+            .append_if(Stream::Agents, Expected::Any, vec![entry])
+            .await?;
+        self.reread_agents()?;
+        self.was_paused(name).await;
+        Ok(())
+    }
+
+    /// What the agent runs and asks ends, and so does what was granted to it.
+    pub(crate) async fn was_paused(&self, name: &AgentName) {
+        self.cancel_calls_of(name);
+        let own = self.0.grants.lock().of_agent(name);
+        self.end_grants(own, WhyEnded::AgentPaused, None).await;
+        self.cancel_left_by(name).await;
+        self.0.changes.tell(Change::Agent(name.clone()));
     }
 
     /// Lets a paused agent act again.
@@ -140,6 +208,7 @@ impl GatewayService {
             .append_if(Stream::Agents, Expected::Any, vec![entry])
             .await?;
         self.reread_agents()?;
+        self.0.changes.tell(Change::Agent(name.clone()));
         let resumed = self.0.agents().get(&name).cloned();
         resumed.ok_or_else(|| no_agent(&name))
     }

@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use palyra_approval::{Inbox, Postures};
 use palyra_core::entry::{Entry, Stream};
 use palyra_core::facts::Origin;
 use palyra_core::{
     AgentName, CallId, CanonicalJson, Channel, Clock, Denial, DenialCode, DeviceId, DigestKey,
-    Facts, FsRule, Principal, RunId, ToolProposal, Window,
+    Facts, FsRule, Principal, RunId, SessionId, ToolProposal, Window,
 };
 use palyra_effects::Identity;
 use palyra_identity::Agents;
@@ -22,15 +23,19 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::budget::{Budget, Usage};
+use crate::changes::{Change, Changes};
+use crate::detaching::Detached;
 use crate::drive::{CallReport, Drive, Event};
 use crate::error::{Refusal, RefusalKind};
 use crate::floods::{FloodLimits, Flooded, Floods};
+use crate::granting::Granting;
 use crate::people::People;
 use crate::policies::{Keeper, PolicyPlace};
+use crate::sessions::{Latest, Sessions};
 use crate::tools::{Place, Registry, unknown};
 use crate::vault::{VaultKeeper, VaultPlace};
 use crate::waiting::Waiting;
-use crate::{feeding, recovery, workspace};
+use crate::{detaching, feeding, granting, postures, recovery, workspace};
 
 /// How the gateway behaves.
 #[derive(Debug, Clone)]
@@ -62,6 +67,8 @@ pub struct Caller {
     pub run: RunId,
     /// What it has used up.
     pub usage: Arc<Usage>,
+    /// What the connection belongs to, as the daemon found it.
+    pub session: Option<SessionId>,
 }
 
 impl Caller {
@@ -72,7 +79,15 @@ impl Caller {
             principal,
             run: RunId::mint(clock.now()),
             usage: Arc::default(),
+            session: None,
         }
+    }
+
+    /// The same caller, in the session that the daemon found it in.
+    #[must_use]
+    pub fn in_session(mut self, session: SessionId) -> Self {
+        self.session = Some(session);
+        self
     }
 
     pub(crate) fn origin(&self) -> Origin {
@@ -81,6 +96,7 @@ impl Caller {
             run: self.run.clone(),
             device: DeviceId::local(),
             channel: Channel::Cli,
+            session: self.session.clone(),
         }
     }
 }
@@ -96,7 +112,14 @@ pub struct ProposedCall {
     pub workspace: Option<PathBuf>,
     /// How large the caller's terminal is, for a call that gets one.
     pub window: Option<Window>,
+    /// What the caller says about it.
+    pub said: Option<String>,
+    /// Whether the caller does not wait for a person.
+    pub detached: bool,
 }
+
+/// How long what a caller says may be.
+pub const MOST_SAID: usize = 2_000;
 
 /// The corridor, wired.
 #[derive(Clone)]
@@ -114,9 +137,16 @@ pub(crate) struct Inner {
     pub(crate) agents: RwLock<Agents>,
     pub(crate) waiting: Arc<Waiting>,
     pub(crate) floods: Mutex<Floods>,
+    pub(crate) grants: Granting,
+    pub(crate) sessions: Sessions,
+    pub(crate) latest: Latest,
+    pub(crate) detached: Detached,
+    pub(crate) changes: Changes,
+    inbox: Mutex<Inbox>,
+    postures: RwLock<Postures>,
     pub(crate) stopping: CancellationToken,
     pub(crate) interrupted: Vec<CallId>,
-    key: DigestKey,
+    pub(crate) key: DigestKey,
     live: Mutex<HashMap<CallId, Live>>,
     stopped: Mutex<Stopped>,
     pub(crate) tasks: TaskTracker,
@@ -158,8 +188,15 @@ impl GatewayService {
     ) -> Result<Self, Refusal> {
         let policies = Keeper::open(journal.clone(), policies).await?;
         let policy = Arc::clone(policies.engine());
+        // Before anything is written at this start: the clock may have been set back since.
+        let latest = Latest::new(recovery::last_time(&journal)?);
+        let now = latest.see(clock.now());
         let interrupted = recovery::close_what_was_left(&journal).await?;
         let agents = recovery::agents(&journal)?;
+        let grants = granting::take_up(&journal, &agents, now).await?;
+        let detached = detaching::take_up(&journal)?;
+        let inbox = recovery::inbox(&journal)?;
+        let postures = postures::read(&journal);
         let vault = settings.vault.clone();
         let vault = VaultKeeper::open(vault, journal.clone(), Arc::clone(&clock)).await;
         let metadata: Vec<_> = registry.iter().map(|tool| tool.metadata.clone()).collect();
@@ -181,6 +218,13 @@ impl GatewayService {
             agents: RwLock::new(agents),
             waiting: Arc::default(),
             floods: Mutex::default(),
+            grants,
+            sessions: Sessions::default(),
+            latest,
+            detached,
+            changes: Changes::default(),
+            inbox: Mutex::new(inbox),
+            postures: RwLock::new(postures),
             stopping: CancellationToken::new(),
             interrupted,
             key,
@@ -265,7 +309,11 @@ impl GatewayService {
             exact: facts.digest(),
         };
         let understood = prepared.analysis.understanding(&identity, &self.0.key);
-        let facts = facts.with_understanding(understood);
+        let mut facts = facts.with_understanding(understood);
+        facts.said = wanted.said.map(|said| {
+            let cut = said.floor_char_boundary(MOST_SAID);
+            said.get(..cut).unwrap_or_default().to_owned()
+        });
         tracing::debug!(
             call = %facts.call,
             tool = %facts.tool,
@@ -276,7 +324,11 @@ impl GatewayService {
         );
         // What one caller types is not for another's program.
         let takes_input = prepared.plan.takes_input();
-        if !takes_input && let Some(handle) = self.join(&facts) {
+        let detached = wanted.detached && !takes_input;
+        if !takes_input
+            && !detached
+            && let Some(handle) = self.join(&facts)
+        {
             return Ok(handle);
         }
         let (feed, input) = match takes_input {
@@ -299,7 +351,11 @@ impl GatewayService {
             shared,
             events,
             input,
+            detached,
         };
+        self.0
+            .changes
+            .tell(Change::Call(handle.call().clone(), "proposed"));
         let live = Live {
             principal: caller.principal.clone(),
             cancel: handle.shared.cancel.clone(),
@@ -307,9 +363,13 @@ impl GatewayService {
         };
         let place = LivePlace::take(&self.0, handle.call(), live);
         self.0.tasks.spawn(async move {
+            let gateway = Arc::clone(&drive.gateway);
             let finished = Box::pin(drive.run()).await;
             place.ended(&finished);
             drop(place);
+            gateway
+                .changes
+                .tell(Change::Call(finished.call.clone(), "over"));
             report.send_replace(Some(Arc::new(finished)));
         });
         Ok(handle)
@@ -347,6 +407,7 @@ impl GatewayService {
         // A cancelled call ends at once; one that does not is left to recovery.
         let _ = tokio::time::timeout(CANCEL_PATIENCE, self.0.tasks.wait()).await;
         self.0.count_floods(true).await;
+        self.0.changes.close();
         self.0.sandbox.shutdown().await;
         let mut stopped = std::mem::take(&mut *lock(&self.0.stopped));
         stopped.cancelled.extend(self.0.lock_live().keys().cloned());
@@ -443,6 +504,21 @@ impl Inner {
         self.agents.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(crate) fn postures(&self) -> std::sync::RwLockReadGuard<'_, Postures> {
+        self.postures.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_postures(&self, postures: Postures) {
+        *self
+            .postures
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = postures;
+    }
+
+    pub(crate) fn inbox(&self) -> MutexGuard<'_, Inbox> {
+        lock(&self.inbox)
+    }
+
     pub(crate) fn lock_floods(&self) -> MutexGuard<'_, Floods> {
         lock(&self.floods)
     }
@@ -488,7 +564,7 @@ impl Inner {
     }
 }
 
-fn stopping() -> Refusal {
+pub(crate) fn stopping() -> Refusal {
     Refusal::denied(Denial::new(
         DenialCode::ShuttingDown,
         "the daemon is on its way down",

@@ -69,14 +69,16 @@ impl Waiting {
         }
     }
 
-    /// How many calls wait.
-    pub(crate) fn count(&self) -> usize {
-        self.lock().by_approval.len()
-    }
-
     /// Tells the call that waits for this approval to look at it.
     pub(crate) fn tell(&self, approval: &ApprovalId) {
         if let Some(heard) = self.lock().by_approval.get(approval) {
+            heard.notify_one();
+        }
+    }
+
+    /// Tells every call that waits to look whether it may go on.
+    pub(crate) fn tell_all(&self) {
+        for heard in self.lock().by_approval.values() {
             heard.notify_one();
         }
     }

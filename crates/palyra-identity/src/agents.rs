@@ -26,6 +26,15 @@ pub struct Agent {
     /// Whether it may do nothing until a person resumes it.
     #[serde(default)]
     pub paused: bool,
+    /// Why it is paused, when somebody said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused_for: Option<String>,
+    /// When a person last let it go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resumed_at: Option<Timestamp>,
+    /// Whether nobody is there to be asked about its calls.
+    #[serde(default)]
+    pub unattended: bool,
 }
 
 /// Why the registry does not change.
@@ -62,6 +71,7 @@ pub fn register(
     name: AgentName,
     user: UserName,
     workspace: PathBuf,
+    unattended: bool,
 ) -> Result<Entry, RegistryRefused> {
     if registry.get(&name).is_some() {
         return Err(RegistryRefused::Taken(name));
@@ -70,6 +80,7 @@ pub fn register(
         name,
         user,
         workspace,
+        unattended,
     })
 }
 
@@ -104,6 +115,7 @@ impl Fold for AgentsFold {
         match &recorded.entry {
             Entry::AgentAdded { name, .. }
             | Entry::AgentRemoved { name }
+            | Entry::AgentPaused { name, .. }
             | Entry::AgentResumed { name, .. } => Some(name.to_string()),
             Entry::SecretInArguments { principal, .. } => {
                 principal.agent().map(ToString::to_string)
@@ -115,6 +127,10 @@ impl Fold for AgentsFold {
             | Entry::ApprovalExpired
             | Entry::ApprovalCancelled { .. }
             | Entry::GrantSpent { .. }
+            | Entry::ApprovalSuperseded { .. }
+            | Entry::GrantMade { .. }
+            | Entry::GrantEnded { .. }
+            | Entry::PostureSet { .. }
             | Entry::Admitted { .. }
             | Entry::Finished { .. }
             | Entry::Attested { .. }
@@ -141,6 +157,14 @@ impl Fold for AgentsFold {
             return row(&Agent {
                 secret_hits: *times,
                 paused: *paused,
+                paused_for: paused.then(|| format!("{times} of its calls held a secret")),
+                ..known()?
+            });
+        }
+        if let Entry::AgentPaused { why, .. } = &recorded.entry {
+            return row(&Agent {
+                paused: true,
+                paused_for: Some(why.clone()),
                 ..known()?
             });
         }
@@ -148,6 +172,8 @@ impl Fold for AgentsFold {
             return row(&Agent {
                 secret_hits: 0,
                 paused: false,
+                paused_for: None,
+                resumed_at: Some(recorded.at),
                 ..known()?
             });
         }
@@ -155,6 +181,7 @@ impl Fold for AgentsFold {
             name,
             user,
             workspace,
+            unattended,
         } = &recorded.entry
         else {
             return None;
@@ -168,6 +195,9 @@ impl Fold for AgentsFold {
             registered_at: recorded.at,
             secret_hits: 0,
             paused: false,
+            paused_for: None,
+            resumed_at: None,
+            unattended: *unattended,
         });
         row(&agent)
     }
@@ -249,6 +279,7 @@ mod tests {
             name: name(agent),
             user: UserName::owner(),
             workspace: workspace.into(),
+            unattended: false,
         }
     }
 
@@ -330,6 +361,7 @@ mod tests {
             name("claude"),
             UserName::owner(),
             "/src/b".into(),
+            false,
         );
         assert_eq!(taken, Err(RegistryRefused::Taken(name("claude"))));
         assert!(
@@ -341,7 +373,13 @@ mod tests {
         let unknown = remove(&registry, &name("codex"));
         assert_eq!(unknown, Err(RegistryRefused::Unknown(name("codex"))));
 
-        let fresh = register(&registry, name("codex"), UserName::owner(), "/src/b".into());
+        let fresh = register(
+            &registry,
+            name("codex"),
+            UserName::owner(),
+            "/src/b".into(),
+            false,
+        );
         assert_eq!(fresh.unwrap(), added("codex", "/src/b"));
         assert_eq!(
             remove(&registry, &name("claude")).unwrap().kind(),

@@ -114,6 +114,9 @@ mod tests {
             registered_at: Timestamp::from_millis(0),
             secret_hits: 0,
             paused: false,
+            paused_for: None,
+            resumed_at: None,
+            unattended: false,
         }
     }
 

@@ -7,6 +7,9 @@
 //! An approval's stream is `approval_requested` at revision 1 and its end (decided, expired or
 //! cancelled) at revision 2. So a yes is spent by appending `grant_spent` where the stream is
 //! expected at revision 2 and that entry is an allow: whoever comes second finds revision 3.
+//!
+//! A grant's stream is `grant_made` at revision 1 and its end at revision 2. An execution under a
+//! grant adds nothing to it, and expects it at revision 1: what was revoked admits nothing more.
 
 use std::sync::Arc;
 
@@ -16,8 +19,8 @@ use palyra_core::entry::{Answer, Entry, Stream};
 use palyra_core::facts::Origin;
 use palyra_core::json::canonical_bytes;
 use palyra_core::{
-    ApprovalDecision, ApprovalId, AttestationId, Blob, BlobKind, CallDigest, CallId, Clock,
-    Commitment, Denial, DenialCode, ToolAttestation, ToolName,
+    ApprovalDecision, ApprovalId, AttestationId, Backing, Blob, BlobKind, CallDigest, CallId,
+    Clock, Commitment, Denial, DenialCode, GrantId, ToolAttestation, ToolName,
 };
 
 use crate::batch::{Committed, Expected, StreamAppend};
@@ -26,6 +29,9 @@ use crate::store::JournalStore;
 
 /// The revision of an approval that was answered and whose yes is not spent.
 const ANSWERED: u64 = 2;
+
+/// The revision of a grant that is in force.
+const IN_FORCE: u64 = 1;
 
 /// Records one call, from its proposal to its end.
 pub struct CallRecorder {
@@ -210,27 +216,45 @@ impl CallRecorder {
 impl Admits for CallRecorder {
     async fn admit(&mut self, intent: Intent<'_>) -> Result<(), Denial> {
         self.is_about(intent.call)?;
-        if let Some(approval) = intent.grant {
-            self.is_allowed(approval, intent.digest)?;
-        }
+        let (approval, grant, rests_on) = match intent.grant {
+            None => (None, None, None),
+            Some(Backing::Once(approval)) => {
+                self.is_allowed(approval, intent.digest)?;
+                let spend = StreamAppend {
+                    stream: Stream::Approval(approval.clone()),
+                    expected: Expected::Revision(ANSWERED),
+                    entries: vec![Entry::GrantSpent {
+                        call: self.call.clone(),
+                    }],
+                };
+                (Some(approval.clone()), None, Some(spend))
+            }
+            Some(Backing::Standing(grant)) => {
+                let in_force = StreamAppend {
+                    stream: Stream::Grant(grant.clone()),
+                    expected: Expected::Revision(IN_FORCE),
+                    entries: Vec::new(),
+                };
+                (None, Some(grant.clone()), Some(in_force))
+            }
+        };
         let admitted = Entry::Admitted {
             digest: intent.digest.recorded(&self.call),
             plan: *intent.plan,
-            approval: intent.grant.cloned(),
+            approval,
+            grant,
         };
-        let spend = intent.grant.map(|approval| StreamAppend {
-            stream: Stream::Approval(approval.clone()),
-            expected: Expected::Revision(ANSWERED),
-            entries: vec![Entry::GrantSpent {
-                call: self.call.clone(),
-            }],
-        });
-        let outcome = self.write(vec![admitted], spend, Vec::new()).await;
+        let outcome = self.write(vec![admitted], rests_on, Vec::new()).await;
         outcome.map_err(|error| match (&error, intent.grant) {
-            (JournalError::Conflict { stream, .. }, Some(approval))
+            (JournalError::Conflict { stream, .. }, Some(Backing::Once(approval)))
                 if stream == approval.as_str() =>
             {
                 spent(approval)
+            }
+            (JournalError::Conflict { stream, .. }, Some(Backing::Standing(grant)))
+                if stream == grant.as_str() =>
+            {
+                over(grant)
             }
             _ => unavailable(error),
         })
@@ -296,6 +320,14 @@ fn spent(approval: &ApprovalId) -> Denial {
         DenialCode::GrantSpent,
         format!("the yes of `{approval}` was used already, or it ended"),
         "run the call again to ask anew",
+    )
+}
+
+fn over(grant: &GrantId) -> Denial {
+    Denial::new(
+        DenialCode::GrantSpent,
+        format!("the grant `{grant}` ended before the call started"),
+        format!("run the call again to ask anew; see `palyra grants show {grant}`"),
     )
 }
 

@@ -167,6 +167,9 @@ const fn is_no_beginning(entry: &Entry) -> bool {
         | Entry::ApprovalDecided { .. }
         | Entry::ApprovalExpired
         | Entry::ApprovalCancelled { .. }
+        | Entry::GrantEnded { .. }
+        | Entry::PostureSet { .. }
+        | Entry::AgentPaused { .. }
         | Entry::Finished { .. }
         | Entry::Attested { .. }
         | Entry::Closed { .. }
@@ -184,6 +187,8 @@ const fn is_no_beginning(entry: &Entry) -> bool {
         | Entry::KeyRotated { .. }
         | Entry::BlobErased { .. } => true,
         Entry::ApprovalRequested { .. }
+        | Entry::ApprovalSuperseded { .. }
+        | Entry::GrantMade { .. }
         | Entry::GrantSpent { .. }
         | Entry::Admitted { .. }
         | Entry::AgentAdded { .. }

@@ -178,12 +178,17 @@ fn answered(id: &ApprovalId, steps: &[Step]) -> Value {
             decision,
             decided_by,
             reason,
+            grant,
+            ..
         } = &step.entry
         {
             members.insert("decision".to_owned(), json!(decision));
             members.insert("decided_by".to_owned(), json!(decided_by));
             members.insert("decided_at".to_owned(), json!(step.at));
             members.insert("reason".to_owned(), json!(reason));
+            if let Some(grant) = grant {
+                members.insert("grant".to_owned(), json!(grant));
+            }
         }
     }
     approval

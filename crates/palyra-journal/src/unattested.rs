@@ -42,6 +42,11 @@ const fn matters(entry: &Entry) -> bool {
         | Entry::ApprovalExpired
         | Entry::ApprovalCancelled { .. }
         | Entry::GrantSpent { .. }
+        | Entry::ApprovalSuperseded { .. }
+        | Entry::GrantMade { .. }
+        | Entry::GrantEnded { .. }
+        | Entry::PostureSet { .. }
+        | Entry::AgentPaused { .. }
         | Entry::Finished { .. }
         | Entry::AgentAdded { .. }
         | Entry::AgentRemoved { .. }

@@ -63,6 +63,12 @@ pub(crate) fn of_call(
     if let Some(workspace) = &facts.workspace {
         pairs.push(pair("workspace", text(path(workspace)?)));
     }
+    if let Some(session) = &facts.origin.session {
+        pairs.push(pair("session", text(session.as_str())));
+    }
+    if let Some(posture) = facts.posture {
+        pairs.push(pair("posture", text(posture.as_str())));
+    }
     if let Some(grant) = &facts.grant {
         pairs.push(pair("grant", granted(words, grant)?));
     }
@@ -143,13 +149,20 @@ fn effects(effects: &[Effect]) -> Result<[Pair; 4], Denial> {
 
 fn granted(words: &Vocabulary, grant: &Grant) -> Result<RestrictedExpression, Denial> {
     let agent = entity(words.agent(&grant.agent));
-    RestrictedExpression::new_record([
+    let mut pairs = vec![
         pair("agent", agent),
         pair("digest", text(grant.digest.to_text())),
         pair("not_after", instant(grant.not_after)),
         pair("people", long(grant.people)),
-    ])
-    .map_err(broken)
+    ];
+    pairs.extend(
+        grant
+            .standing
+            .as_ref()
+            .map(|_| pair("standing", truth(true))),
+    );
+    pairs.extend(grant.scope.map(|key| pair("scope", text(key.to_text()))));
+    RestrictedExpression::new_record(pairs).map_err(broken)
 }
 
 fn finish(

@@ -39,6 +39,9 @@ pub(crate) fn pending(principal: Principal) -> PendingToolApproval {
         digest: digest("git push"),
         arguments: Blob::new(BlobKind::Arguments, b"{}".to_vec()).commitment(),
         expires_at: EXPIRES,
+        session: None,
+        risk: palyra_core::RiskLevel::Medium,
+        detached: false,
     }
 }
 

@@ -287,6 +287,7 @@ fn facts(arguments: &str) -> Facts {
         run: RunId::mint(START),
         device: DeviceId::local(),
         channel: Channel::Cli,
+        session: None,
     };
     Facts::new(
         CallId::mint(START),

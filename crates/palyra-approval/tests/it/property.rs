@@ -29,6 +29,8 @@ fn faulty() -> impl Strategy<Value = Entry> {
             decision,
             decided_by: UserName::owner(),
             reason: Some("faulty".to_owned()),
+            from: None,
+            grant: None,
         }),
         Just(Entry::ApprovalExpired),
         Just(Entry::ApprovalCancelled {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use palyra_api::wire::{Agent, NewAgent, Page};
+use palyra_api::wire::{Agent, NewAgent, Page, PauseAgent};
 use palyra_core::{Clock, SystemClock};
 
 use crate::args::AgentsAction;
@@ -19,11 +19,16 @@ const PATH: &str = "/api/v1/agents";
 pub(super) async fn run(action: &AgentsAction, session: &Session) -> Result<Exit, Failure> {
     let output = &session.output;
     match action {
-        AgentsAction::Add { name, workspace } => {
+        AgentsAction::Add {
+            name,
+            workspace,
+            unattended,
+        } => {
             let workspace = folder(workspace.clone())?;
             let wish = NewAgent {
                 name: name.to_string(),
                 workspace,
+                unattended: *unattended,
             };
             let mut client = session.connect().await?;
             let agent: Agent = in_time(client.post(PATH, &wish)).await?;
@@ -40,6 +45,16 @@ pub(super) async fn run(action: &AgentsAction, session: &Session) -> Result<Exit
         AgentsAction::Show { name } => {
             let agent: Agent = super::get(session, &format!("{PATH}/{name}")).await?;
             output.answer(&agent, render)?;
+        }
+        AgentsAction::Pause { name, reason } => {
+            let mut client = session.connect().await?;
+            let path = format!("{PATH}/{name}/pause");
+            let wish = PauseAgent {
+                reason: reason.clone(),
+            };
+            let agent: Agent = in_time(client.post(&path, &wish)).await?;
+            output.answer(&agent, render)?;
+            output.suggest(&format!("let it go on with `palyra agents resume {name}`"));
         }
         AgentsAction::Resume { name } => {
             let mut client = session.connect().await?;
@@ -97,9 +112,17 @@ fn render(agent: &Agent) -> String {
         .with("workspace", &agent.workspace)
         .maybe(
             "paused",
+            agent.paused.then(|| {
+                let why = agent.paused_for.as_deref().unwrap_or("a person must look");
+                let why = crate::safe::once(why);
+                Cell::rendered(format!("yes: {why}; see `palyra agents resume`"))
+            }),
+        )
+        .maybe(
+            "unattended",
             agent
-                .paused
-                .then_some("yes: its calls held secrets; `palyra agents resume`"),
+                .unattended
+                .then_some("yes: what would need a yes is denied"),
         )
         .with(
             "registered",

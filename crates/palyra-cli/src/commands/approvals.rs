@@ -3,7 +3,7 @@
 //! An agent chose the words that are shown here, so all of them go through [`crate::safe`].
 
 use palyra_api::ClientError;
-use palyra_api::wire::{Approval, Decide, Decision, Page};
+use palyra_api::wire::{Approval, Cover, Decide, Decision, Page, Stats, WatchEvent};
 use palyra_core::{Clock, SystemClock, Timestamp, render};
 use serde_json::Value;
 
@@ -36,8 +36,9 @@ pub(super) async fn run(action: &ApprovalsAction, session: &Session) -> Result<E
             output.answer(&page, |page| list(page, *all, output, SystemClock.now()))?;
             tell_more(&page, *all, output);
         }
-        ApprovalsAction::Show { id } => {
-            let wire: Value = super::get(session, &format!("{PATH}/{id}")).await?;
+        ApprovalsAction::Show { id, full } => {
+            let query = if *full { "?full=true" } else { "" };
+            let wire: Value = super::get(session, &format!("{PATH}/{id}{query}")).await?;
             let (approval, planned) = (known(&wire)?, known(&wire)?);
             output.answer(&wire, |_| rendered(&approval, &planned))?;
             tell_hidden(&approval, output);
@@ -50,7 +51,11 @@ pub(super) async fn run(action: &ApprovalsAction, session: &Session) -> Result<E
         ApprovalsAction::Decide {
             id,
             decision,
+            scope,
+            lasts,
+            cover,
             reason,
+            shown,
         } => {
             let answer = Decide {
                 decision: match decision {
@@ -58,14 +63,85 @@ pub(super) async fn run(action: &ApprovalsAction, session: &Session) -> Result<E
                     DecisionArg::Deny => Decision::Deny,
                 },
                 reason: reason.clone(),
+                scope: scope.wire(),
+                cover: Some(cover.wire()),
+                lasts_ms: lasts.and_then(|span| u64::try_from(span.0.as_millis()).ok()),
+                shown: shown.clone(),
             };
             let mut client = session.connect().await?;
             let path = format!("{PATH}/{id}/decide");
             let approval: Approval = in_time(client.post(&path, &answer)).await?;
             output.answer(&approval, decided)?;
+            if let (Some(grant), "allowed" | "spent") = (&approval.grant_id, &*approval.state) {
+                let grant = safe::line(grant);
+                output.suggest(&format!("take it back with `palyra grants revoke {grant}`"));
+            }
+        }
+        ApprovalsAction::Watch => watch(session).await?,
+        ApprovalsAction::Stats => {
+            let stats: Stats = super::get(session, &format!("{PATH}/stats")).await?;
+            output.answer(&stats, statistics)?;
         }
     }
     Ok(Exit::OK)
+}
+
+/// Says what waits as it comes and goes, until the daemon or the reader ends.
+async fn watch(session: &Session) -> Result<(), Failure> {
+    let output = &session.output;
+    let mut client = session.connect().await?;
+    let mut events = client.watch().await?;
+    while let Some(event) = events.next().await? {
+        if output.is_json() {
+            output.json_line(&event)?;
+            continue;
+        }
+        match &event {
+            WatchEvent::Watching | WatchEvent::Missed => {
+                let page: Page<Approval> = super::get(session, PATH).await?;
+                for approval in &page.items {
+                    output.text(&decided(approval))?;
+                }
+            }
+            WatchEvent::Approval { id, .. } => {
+                let approval: Approval = super::get(session, &path(id)).await?;
+                output.text(&decided(&approval))?;
+            }
+            WatchEvent::Grant { id, state } => {
+                output.text(&format!("{} {}\n", safe::line(state), safe::line(id)))?;
+            }
+            WatchEvent::Agent { .. }
+            | WatchEvent::Call { .. }
+            | WatchEvent::Postures
+            | WatchEvent::Alive => {}
+        }
+    }
+    Ok(())
+}
+
+fn statistics(stats: &Stats) -> String {
+    let median = stats.median_answer_ms.map(|ms| {
+        let span = std::time::Duration::from_millis(ms);
+        Cell::rendered(format!("{} (median)", when::span(span)))
+    });
+    let proposals = stats.proposals.iter().map(|it| {
+        let (who, sentence) = (safe::once(&it.principal), safe::once(&it.sentence));
+        let (times, cover) = (it.times, it.cover.as_str());
+        Cell::rendered(format!(
+            "{who}: {sentence} ({times} times; --cover {cover})"
+        ))
+    });
+    Facts::default()
+        .with("asked", stats.asked.to_string())
+        .with("allowed", stats.allowed.to_string())
+        .with("denied", stats.denied.to_string())
+        .with("not answered", stats.expired.to_string())
+        .with("dropped", stats.dropped.to_string())
+        .with("waiting", stats.pending.to_string())
+        .maybe("answered in", median)
+        .with("under grants", stats.under_grants.to_string())
+        .lines("always allowed", proposals)
+        .render()
 }
 
 fn decided(approval: &Approval) -> String {
@@ -98,6 +174,17 @@ pub(crate) fn what(approval: &Approval) -> String {
     // Line breaks are the daemon's own, since those of an agent are spelled out.
     let lines = approval.summary.lines().map(|line| safe::once(line.trim()));
     lines.collect::<Vec<_>>().join(" ")
+}
+
+/// The question as it is put on a terminal, with everything that will run.
+pub(crate) fn shown(approval: &Approval) -> String {
+    let planned = Planned {
+        program: approval.program.clone(),
+        workspace: approval.workspace.clone(),
+        run_as: None,
+        effects: approval.effects.clone(),
+    };
+    rendered(approval, &planned)
 }
 
 /// Where the question stands in full.
@@ -158,13 +245,20 @@ fn tell_more(page: &Page<Approval>, all: bool, output: &Output) {
 
 /// What the text leaves out is in the document.
 fn tell_hidden(approval: &Approval, output: &Output) {
+    let id = safe::line(&approval.approval_id);
+    if let Some(code) = &approval.shown_code {
+        let code = safe::line(code);
+        if approval.hidden_bytes > 0 {
+            output.say(&format!("all of it was shown: `--shown {code}` allows it"));
+        }
+        return;
+    }
     let arguments = approval.arguments.as_ref();
     let hidden = arguments.map_or(0, |json| render::json(json, safe::WIDTH).hidden_bytes);
     if hidden > 0 {
-        let id = safe::line(&approval.approval_id);
         output.suggest(&format!(
             "{hidden} bytes of the arguments are not shown; \
-             see them all with `palyra approvals show {id} --json`"
+             see them all with `palyra approvals show {id} --full`"
         ));
     }
 }
@@ -172,15 +266,26 @@ fn tell_hidden(approval: &Approval, output: &Output) {
 fn rendered(approval: &Approval, planned: &Planned) -> String {
     let now = SystemClock.now();
     let instant = |at: &String| Cell::rendered(when::instant(at, now));
-    let arguments = match &approval.arguments {
-        Some(arguments) => Cell::json(arguments),
-        None => vec![Cell::styled("no longer kept", DIM)],
+    let arguments = match (&approval.full, &approval.arguments) {
+        (Some(full), _) => full.lines().map(whole).collect(),
+        (None, Some(arguments)) => Cell::json(arguments),
+        (None, None) => vec![Cell::styled("no longer kept", DIM)],
     };
     let effects = planned.effects.iter();
     let effects = effects.map(|effect| Cell::rendered(safe::once(effect)));
+    let safe_lines = |lines: &[String]| -> Vec<Cell> {
+        let lines = lines.iter().map(|line| Cell::rendered(safe::once(line)));
+        lines.collect()
+    };
+    let said = approval.untrusted_words.as_ref();
+    let said = said.map(|said| format!("\u{201c}{}\u{201d} (unchecked)", safe::once(said)));
+    let diff = approval.diff.as_deref().unwrap_or_default();
     Facts::default()
         .with("approval", &approval.approval_id)
         .styled("state", &approval.state, state_style(&approval.state))
+        .styled("risk", &approval.risk, risk_style(&approval.risk))
+        .lines("because", safe_lines(&approval.risk_reasons))
+        .lines("careful", safe_lines(&approval.warnings))
         .with("who", &approval.principal)
         .with("tool", &approval.tool)
         .with("what", Cell::rendered(what(approval)))
@@ -194,8 +299,44 @@ fn rendered(approval: &Approval, planned: &Planned) -> String {
         .maybe("decided by", approval.decided_by.as_ref())
         .maybe("decided", approval.decided_at.as_ref().map(instant))
         .maybe("reason", approval.reason.as_ref())
+        .maybe("answered from", approval.answered_from.as_ref())
+        .maybe("grant", approval.grant_id.as_ref())
+        .maybe("session", approval.session_id.as_ref())
+        .lines("a yes may cover", approval.covers.iter().flat_map(covered))
+        .lines("changes", diff.lines().map(whole))
+        .maybe("its words", said.map(Cell::rendered))
         .lines("arguments", arguments)
         .render()
+}
+
+/// A line of text that the daemon made safe, of any length.
+fn whole(line: &str) -> Cell {
+    let spaces = line.len() - line.trim_start_matches(' ').len();
+    let rest = line.get(spaces..).unwrap_or_default();
+    Cell::rendered(format!("{}{}", " ".repeat(spaces), safe::once(rest)))
+}
+
+/// How far a yes can reach, and what that would have covered.
+fn covered(cover: &Cover) -> Vec<Cell> {
+    let (kind, sentence) = (cover.cover.as_str(), safe::once(&cover.sentence));
+    let mut lines = vec![Cell::rendered(format!("{kind}: {sentence}"))];
+    if let Some(seen) = &cover.seen_before {
+        let (covered, of) = (seen.covered, seen.looked_at);
+        lines.push(Cell::rendered(format!(
+            "  also {covered} of the last {of} calls"
+        )));
+        let examples = seen.examples.iter();
+        lines.extend(examples.map(|line| Cell::rendered(format!("    {}", safe::once(line)))));
+    }
+    lines
+}
+
+fn risk_style(risk: &str) -> anstyle::Style {
+    match risk {
+        "high" | "critical" => BAD,
+        "medium" => WAITING,
+        _ => PLAIN,
+    }
 }
 
 fn state_style(state: &str) -> anstyle::Style {

@@ -32,7 +32,7 @@ pub(super) async fn run(args: &Call, session: &Session) -> Result<Exit, Failure>
         .as_ref()
         .map_or_else(|| "you".to_owned(), ToString::to_string);
     let calling = Calling {
-        body: body(tool, &text, workspace.as_deref()).into(),
+        body: body(tool, &text, workspace.as_deref(), Beside::of(args)).into(),
         what: format!("{who}: {tool} {}", shortened(&text)),
         by: By::Call,
         input: Input::None,
@@ -52,13 +52,36 @@ fn check(text: &[u8], tool: &str) -> Result<(), Failure> {
     })
 }
 
+/// What a request says beside the call itself.
+#[derive(Clone, Copy, Default)]
+struct Beside<'a> {
+    why: Option<&'a str>,
+    detach: bool,
+}
+
+impl<'a> Beside<'a> {
+    fn of(args: &'a Call) -> Self {
+        Self {
+            why: args.why.as_deref(),
+            detach: args.detach,
+        }
+    }
+}
+
 /// The request around arguments that are known to be one JSON value.
-fn body(tool: &str, arguments: &[u8], workspace: Option<&str>) -> Vec<u8> {
+fn body(tool: &str, arguments: &[u8], workspace: Option<&str>, beside: Beside<'_>) -> Vec<u8> {
     let mut body = format!("{{\"tool\":{},\"arguments\":", serde_json::json!(tool)).into_bytes();
     body.extend_from_slice(arguments);
     if let Some(workspace) = workspace {
         body.extend_from_slice(b",\"workspace\":");
         body.extend_from_slice(serde_json::json!(workspace).to_string().as_bytes());
+    }
+    if let Some(why) = beside.why {
+        body.extend_from_slice(b",\"said\":");
+        body.extend_from_slice(serde_json::json!(why).to_string().as_bytes());
+    }
+    if beside.detach {
+        body.extend_from_slice(b",\"detach\":true");
     }
     body.push(b'}');
     body
@@ -91,6 +114,7 @@ mod tests {
             "palyra.echo",
             br#"{ "message" : "a\"b" }"#,
             Some("/w \"x\""),
+            Beside::default(),
         );
         assert!(body.starts_with(br#"{"tool":"palyra.echo","arguments":{ "message" "#));
         let request: CallRequest = serde_json::from_slice(&body).unwrap();

@@ -102,6 +102,8 @@ struct Meant {
     input: Input,
     tier: Option<&'static str>,
     egress: Option<&'static str>,
+    why: Option<String>,
+    detach: bool,
 }
 
 impl Meant {
@@ -118,6 +120,8 @@ impl Meant {
             },
             tier: args.tier.map(crate::args::TierArg::as_str),
             egress: args.egress.map(crate::args::EgressArg::as_str),
+            why: args.why.clone(),
+            detach: args.detach,
         })
     }
 
@@ -159,6 +163,8 @@ impl Meant {
             arguments: arguments.into(),
             workspace,
             window,
+            said: self.why.clone(),
+            detach: self.detach,
         }
     }
 }

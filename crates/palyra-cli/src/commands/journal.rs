@@ -4,7 +4,7 @@ use clap::ValueEnum as _;
 use palyra_api::Client;
 use palyra_api::wire::{JournalEntry, Page, Status};
 use palyra_core::entry::{Answer, Entry, ErasedBlob, WhyActivated};
-use palyra_core::{ApprovalDecision, Clock, Ending, SystemClock, Timestamp, UserName};
+use palyra_core::{ApprovalDecision, Clock, Ending, Posture, SystemClock, Timestamp, UserName};
 use serde_json::Value;
 
 use super::{keeping, proofs, restoring};
@@ -238,10 +238,13 @@ fn words(entry: &Entry) -> String {
             decision,
             decided_by,
             reason,
+            grant,
+            ..
         } => {
-            let decision = match decision {
-                ApprovalDecision::Allow => "allow",
-                ApprovalDecision::Deny => "deny",
+            let decision = match (decision, grant) {
+                (ApprovalDecision::Allow, Some(grant)) => format!("allow, with {grant}"),
+                (ApprovalDecision::Allow, None) => "allow".to_owned(),
+                (ApprovalDecision::Deny, _) => "deny".to_owned(),
             };
             match reason {
                 Some(reason) => format!("{decision} by {decided_by}: {}", safe::line(reason)),
@@ -250,10 +253,36 @@ fn words(entry: &Entry) -> String {
         }
         Entry::ApprovalExpired => "nobody answered".to_owned(),
         Entry::ApprovalCancelled { reason } => safe::line(reason),
+        Entry::ApprovalSuperseded { by } => format!("covered by {by}"),
+        Entry::GrantMade { terms } => format!(
+            "agent:{} may use {} ({}, {}) until {}, says {}",
+            terms.agent,
+            terms.tool,
+            terms.cover.as_str(),
+            terms.reach.as_str(),
+            terms.not_after,
+            terms.made_by
+        ),
+        Entry::GrantEnded { why, by } => match by {
+            Some(by) => format!("{} by {by}", why.as_str()),
+            None => why.as_str().to_owned(),
+        },
+        Entry::PostureSet {
+            at,
+            tool,
+            posture,
+            by,
+        } => {
+            let posture = posture.map_or("nothing said", Posture::as_str);
+            format!("{tool} at {at}: {posture}, by {by}")
+        }
         Entry::GrantSpent { call } => format!("by {call}"),
-        Entry::Admitted { approval, .. } => match approval {
-            Some(approval) => format!("durable intent, under {approval}"),
-            None => "durable intent".to_owned(),
+        Entry::Admitted {
+            approval, grant, ..
+        } => match (approval, grant) {
+            (Some(approval), _) => format!("durable intent, under {approval}"),
+            (None, Some(grant)) => format!("durable intent, under {grant}"),
+            (None, None) => "durable intent".to_owned(),
         },
         Entry::Finished { report, .. } => {
             let took = when::span(report.ended_at.since(report.started_at));
@@ -328,6 +357,12 @@ fn words(entry: &Entry) -> String {
             "{principal} gave a secret to {tool}, {times} times{}",
             if *paused { "; it is paused" } else { "" }
         ),
+        Entry::AgentPaused { name, by, why } => {
+            let by = by
+                .as_ref()
+                .map_or_else(String::new, |by| format!(" by {by}"));
+            format!("agent:{name}{by}: {}", safe::line(why))
+        }
         Entry::AgentResumed { name, by } => format!("agent:{name} by {by}"),
     }
 }

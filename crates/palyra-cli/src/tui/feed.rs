@@ -6,12 +6,13 @@
 
 use std::time::Duration;
 
-use palyra_api::wire::{CallDetail, CallSummary, JournalEntry, Page, Status};
+use palyra_api::wire::{
+    Approval, CallDetail, CallSummary, Decide, Grant, JournalEntry, Page, Status,
+};
 use palyra_api::{Client, ClientError};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::Sender;
 
-use super::seen::{Answer, Grant, Question};
 use super::state::{Detail, Order, Said, Tab};
 use crate::failure::Failure;
 use crate::safe;
@@ -97,7 +98,7 @@ async fn watch(
 
 async fn look_at_everything(client: &mut Client, to: &Sender<Said>) -> Result<(), Broke> {
     let path = format!("/api/v1/approvals?state=pending&limit={ROWS}");
-    let inbox: Page<Question> = in_time(client.get(&path)).await?;
+    let inbox: Page<Approval> = in_time(client.get(&path)).await?;
     tell(to, Said::Inbox(inbox.items)).await?;
     let calls: Page<CallSummary> =
         in_time(client.get(&format!("/api/v1/calls?limit={ROWS}"))).await?;
@@ -111,8 +112,7 @@ async fn look_at_everything(client: &mut Client, to: &Sender<Said>) -> Result<()
 
 /// A daemon that gives none has no such place.
 async fn grants(client: &mut Client) -> Result<Option<Vec<Grant>>, ClientError> {
-    let path = format!("/api/v1/grants?limit={ROWS}");
-    match client.get::<Page<Grant>>(&path).await {
+    match client.get::<Page<Grant>>("/api/v1/grants").await {
         Ok(page) => Ok(Some(page.items)),
         Err(ClientError::Refused { status: 404, .. }) => Ok(None),
         Err(
@@ -138,7 +138,7 @@ pub async fn carry_out(order: Order, session: Session, to: Sender<Said>) {
             },
         },
         Order::Decide(id, answer) => match decide(&session, &id, &answer).await {
-            Ok(question) => Said::Decided(Box::new(question)),
+            Ok(approval) => Said::Decided(Box::new(approval)),
             Err(failure) => Said::NotDecided {
                 id,
                 why: in_words(&failure),
@@ -170,7 +170,7 @@ async fn get<T: DeserializeOwned>(session: &Session, path: &str) -> Result<T, Fa
     in_time(client.get(path)).await
 }
 
-async fn decide(session: &Session, id: &str, answer: &Answer) -> Result<Question, Failure> {
+async fn decide(session: &Session, id: &str, answer: &Decide) -> Result<Approval, Failure> {
     let mut client = session.connect().await?;
     let path = format!("/api/v1/approvals/{id}/decide");
     in_time(client.post(&path, answer)).await

@@ -1,124 +1,8 @@
-//! What the daemon says, as far as the screen shows it, and what the screen says back.
-//!
-//! An older daemon says less and a newer one more; what is missing is simply not shown, and the risk
-//! of what nobody judged is taken as high.
+//! What the daemon lists, as the screen holds it.
 
-use palyra_api::wire::{CallSummary, JournalEntry};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use palyra_api::wire::{Approval, CallSummary, Grant, JournalEntry};
 
 use super::list::Listed;
-
-/// A call that waits for a person.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(default)]
-#[expect(missing_docs, reason = "the fields are the wire's own")]
-pub struct Question {
-    pub approval_id: String,
-    pub state: String,
-    pub call_id: String,
-    pub tool: String,
-    pub principal: String,
-    pub requested_at: String,
-    pub expires_at: String,
-    pub decided_by: Option<String>,
-    pub decided_at: Option<String>,
-    pub reason: Option<String>,
-    pub summary: String,
-    pub program: Option<String>,
-    pub workspace: Option<String>,
-    pub effects: Vec<String>,
-    pub arguments: Option<Value>,
-    pub risk: String,
-    pub risk_reasons: Vec<String>,
-    pub warnings: Vec<String>,
-    pub untrusted_words: Option<String>,
-    pub diff: Option<String>,
-    pub covers: Vec<Cover>,
-    pub session_id: Option<String>,
-    pub detached: bool,
-    pub grant_id: Option<String>,
-    pub hidden_bytes: u64,
-    pub full: Option<String>,
-    pub shown_code: Option<String>,
-}
-
-impl Question {
-    /// Whether it can still be answered.
-    #[must_use]
-    pub fn is_pending(&self) -> bool {
-        self.state == "pending"
-    }
-}
-
-/// One way in which a yes can cover more than this one call.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-#[expect(missing_docs, reason = "the fields are the wire's own")]
-pub struct Cover {
-    pub cover: String,
-    pub sentence: String,
-    pub rule: Option<String>,
-    pub seen_before: Option<SeenBefore>,
-}
-
-/// What a cover would also have allowed among the last calls.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-#[expect(missing_docs, reason = "the fields are the wire's own")]
-pub struct SeenBefore {
-    pub looked_at: u64,
-    pub covered: u64,
-    pub examples: Vec<String>,
-}
-
-/// A yes to more than one call.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-#[expect(missing_docs, reason = "the fields are the wire's own")]
-pub struct Grant {
-    pub grant_id: String,
-    pub state: String,
-    pub agent: String,
-    pub tool: String,
-    pub scope: String,
-    pub cover: String,
-    pub sentence: Option<String>,
-    pub session_id: Option<String>,
-    pub approval_id: String,
-    pub call_id: String,
-    pub made_by: String,
-    pub made_at: String,
-    pub not_after: String,
-    pub ended_at: Option<String>,
-    pub why_ended: Option<String>,
-    pub ended_by: Option<String>,
-    pub uses: u64,
-    pub last_used_at: Option<String>,
-    pub rule: Option<String>,
-}
-
-/// A person's answer. What is not said is not sent, so that an older daemon understands it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Answer {
-    /// `allow` or `deny`.
-    pub decision: &'static str,
-    /// Why; a deny reason goes back to the agent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// `session` or `window`; once when not said.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub scope: Option<&'static str>,
-    /// What it covers.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cover: Option<String>,
-    /// How long a window lasts.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub lasts_ms: Option<u64>,
-    /// The code that says that all of it was shown.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub shown: Option<String>,
-}
 
 /// How bad a call can be, as the daemon judged it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -146,7 +30,13 @@ impl Risk {
     }
 }
 
-impl Listed for Question {
+/// Whether it can still be answered.
+#[must_use]
+pub fn is_pending(approval: &Approval) -> bool {
+    approval.state == "pending"
+}
+
+impl Listed for Approval {
     fn id(&self) -> &str {
         &self.approval_id
     }
@@ -190,7 +80,7 @@ impl Listed for Grant {
             &self.agent,
             &self.tool,
             &self.state,
-            &self.cover,
+            self.cover.as_str(),
             sentence,
         ];
         parts.join(" ")

@@ -5,13 +5,13 @@
 
 use std::time::Duration;
 
-use palyra_api::wire::{CallDetail, CallSummary, JournalEntry, Status};
+use palyra_api::wire::{Approval, CallDetail, CallSummary, Decide, Grant, JournalEntry, Status};
 use palyra_core::Timestamp;
 
 use super::dialog::Dialog;
 use super::list::List;
 use super::page::Page;
-use super::seen::{Answer, Entry, Grant, Question, Risk};
+use super::seen::{Entry, Risk, is_pending};
 use super::tell;
 use super::theme::Tone;
 use super::view;
@@ -69,7 +69,7 @@ pub enum Link {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Detail {
     /// Of the inbox.
-    Question(Box<Question>),
+    Question(Box<Approval>),
     /// Of the calls.
     Call(Box<CallDetail>),
     /// Of the grants.
@@ -93,7 +93,7 @@ pub enum Said {
     /// It does not.
     Lost(String),
     /// What waits, in its order.
-    Inbox(Vec<Question>),
+    Inbox(Vec<Approval>),
     /// The newest calls.
     Calls(Vec<CallSummary>),
     /// The grants; none when this daemon knows nothing of such.
@@ -112,7 +112,7 @@ pub enum Said {
         why: String,
     },
     /// An answer was taken.
-    Decided(Box<Question>),
+    Decided(Box<Approval>),
     /// An answer was not taken.
     NotDecided {
         /// To what.
@@ -128,7 +128,7 @@ pub enum Order {
     /// Look this up in full.
     Look(Tab, String),
     /// Send this answer.
-    Decide(String, Answer),
+    Decide(String, Decide),
     /// Leave.
     Quit,
 }
@@ -140,7 +140,7 @@ pub struct State {
     /// Columns and lines of the terminal.
     pub size: (u16, u16),
     /// What waits.
-    pub inbox: List<Question>,
+    pub inbox: List<Approval>,
     /// What was asked for.
     pub calls: List<CallSummary>,
     /// What is allowed.
@@ -284,9 +284,22 @@ impl State {
         }
     }
 
+    /// Which row of how many the cursor is on, when not all of them are on the screen.
+    #[must_use]
+    pub fn place(&self) -> Option<(usize, usize)> {
+        let (at, of) = match self.tab {
+            Tab::Inbox => self.inbox.at(),
+            Tab::Calls => self.calls.at(),
+            Tab::Grants => self.grants.at(),
+            Tab::Journal => self.journal.at(),
+        };
+        let rows = usize::from(view::areas(self.size).list.height).saturating_sub(1);
+        at.filter(|_| of > rows).map(|at| (at + 1, of))
+    }
+
     /// The question on the page, once all of it is there.
     #[must_use]
-    pub fn question(&self) -> Option<&Question> {
+    pub fn question(&self) -> Option<&Approval> {
         match &self.detail {
             Some(Detail::Question(question)) if self.tab == Tab::Inbox => Some(question),
             Some(Detail::Question(_) | Detail::Call(_) | Detail::Grant(_)) | None => None,
@@ -309,7 +322,7 @@ impl State {
     ///
     /// # Errors
     /// Why none can, for a person.
-    pub fn answerable(&self) -> Result<&Question, String> {
+    pub fn answerable(&self) -> Result<&Approval, String> {
         if self.tab != Tab::Inbox {
             return Err("only the inbox has questions: press 1".to_owned());
         }
@@ -325,7 +338,7 @@ impl State {
         }
         let question = self.question().ok_or("it is still being looked up")?;
         let same = question.approval_id == row.item.approval_id;
-        if row.over || !same || !question.is_pending() || !row.item.is_pending() {
+        if row.over || !same || !is_pending(question) || !is_pending(&row.item) {
             return Err("it is over already".to_owned());
         }
         Ok(question)
@@ -335,7 +348,7 @@ impl State {
     ///
     /// # Errors
     /// Why none can, for a person.
-    pub fn allowable(&self, now: Timestamp) -> Result<&Question, String> {
+    pub fn allowable(&self, now: Timestamp) -> Result<&Approval, String> {
         let question = self.answerable()?;
         if !self.arming(now).is_zero() {
             return Err("look first: not armed yet".to_owned());

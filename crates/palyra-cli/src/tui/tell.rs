@@ -3,18 +3,18 @@
 //! What the daemon rendered is passed on as it is when that is safe; everything else goes through
 //! [`crate::safe`]. An agent's arguments are shown whole, however long they are.
 
-use palyra_api::wire::{CallDetail, CallSummary};
+use palyra_api::wire::{Approval, CallDetail, CallSummary, Cover, Grant, Reach};
 use palyra_core::{Timestamp, render};
 use serde_json::Value;
 
 use super::page::Body;
-use super::seen::{Cover, Entry, Grant, Question, Risk};
+use super::seen::{Entry, Risk};
 use super::theme::Tone;
 use crate::{output, safe, when};
 
 /// What will really run, in one line.
 #[must_use]
-pub fn what(question: &Question) -> String {
+pub fn what(question: &Approval) -> String {
     // Line breaks are the daemon's own, since those of an agent are spelled out.
     let lines = question.summary.lines().map(|line| safe::once(line.trim()));
     lines.collect::<Vec<_>>().join(" ")
@@ -22,7 +22,7 @@ pub fn what(question: &Question) -> String {
 
 /// How the risk is told, and its tone.
 #[must_use]
-pub fn risk(question: &Question) -> (String, Tone) {
+pub fn risk(question: &Approval) -> (String, Tone) {
     let word = match question.risk.as_str() {
         "" => "unjudged".to_owned(),
         word => safe::line(word),
@@ -60,7 +60,7 @@ pub fn call_tone(state: &str) -> Tone {
 
 /// A question in full: first what would run, to its last byte, then the rest.
 #[must_use]
-pub fn question(question: &Question, now: Timestamp) -> Body {
+pub fn question(question: &Approval, now: Timestamp) -> Body {
     let each = |lines: &[String]| -> Vec<String> {
         lines
             .iter()
@@ -118,17 +118,33 @@ pub fn question(question: &Question, now: Timestamp) -> Body {
         .with("call", safe::line(&question.call_id), Tone::Dim)
 }
 
-fn arguments(question: &Question) -> Vec<String> {
-    let whole = |text: &str| -> Vec<String> {
-        text.lines()
-            .map(|line| safe::once(line).into_owned())
-            .collect()
+fn arguments(question: &Approval) -> Vec<String> {
+    let whole = match (&question.full, &question.arguments) {
+        (Some(full), _) => full.clone(),
+        (None, Some(arguments)) => render::json(arguments, usize::MAX).text,
+        (None, None) => return vec!["no longer kept".to_owned()],
     };
-    match (&question.full, &question.arguments) {
-        (Some(full), _) => whole(full),
-        (None, Some(arguments)) => whole(&render::json(arguments, usize::MAX).text),
-        (None, None) => vec!["no longer kept".to_owned()],
+    members(&whole)
+}
+
+/// Indented JSON, a line for each member of the outermost object: an ordinary call then fits on the
+/// screen. A line break in it is always the renderer's, since those of an agent are spelled out.
+fn members(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for line in text.lines() {
+        let inner = line.trim_start();
+        let depth = line.len() - inner.len();
+        let inner = safe::once(inner);
+        let closes = inner.starts_with(['}', ']']);
+        match lines.last_mut() {
+            Some(last) if depth > 2 || closes || last == "{" => {
+                last.push(' ');
+                last.push_str(&inner);
+            }
+            Some(_) | None => lines.push(inner.into_owned()),
+        }
     }
+    lines
 }
 
 fn diff_lines(mut body: Body, diff: &str) -> Body {
@@ -180,7 +196,10 @@ pub fn call(call: &CallDetail, now: Timestamp) -> Body {
     }
     body = body.with("", "", Tone::Plain);
     body = match &call.arguments {
-        Some(value) => body.lines("arguments", json(value), Tone::Plain),
+        Some(value) => {
+            let text = render::json(value, safe::WIDTH).text;
+            body.lines("arguments", members(&text), Tone::Plain)
+        }
         None => body.with("arguments", "no longer kept", Tone::Dim),
     };
     body = match &call.output {
@@ -262,17 +281,13 @@ pub fn grant(grant: &Grant, now: Timestamp) -> Body {
         None => "its words were erased".to_owned(),
     };
     let live = grant.state == "live";
-    let end = match live {
-        true => "take it back with".to_owned(),
-        false => String::new(),
-    };
     let id = safe::line(&grant.grant_id);
     let mut body = Body::default()
         .with("allows", sentence, Tone::Strong)
-        .with("who", safe::line(&grant.agent), Tone::Plain)
+        .with("who", agent(grant), Tone::Plain)
         .with("tool", safe::line(&grant.tool), Tone::Plain)
-        .with("covers", safe::line(&grant.cover), Tone::Plain)
-        .with("for", reach(&grant.scope), Tone::Plain)
+        .with("covers", grant.cover.as_str(), Tone::Plain)
+        .with("for", reach(grant.scope), Tone::Plain)
         .with(
             "state",
             safe::line(&grant.state),
@@ -289,8 +304,8 @@ pub fn grant(grant: &Grant, now: Timestamp) -> Body {
         .with("used", used(grant, now), Tone::Plain)
         .with("given by", safe::line(&grant.made_by), Tone::Dim)
         .with("given", when::instant(&grant.made_at, now), Tone::Dim);
-    if !end.is_empty() {
-        body = body.with("", format!("{end} `palyra grants revoke {id}`"), Tone::Key);
+    if live {
+        body = body.with("take back", format!("palyra grants revoke {id}"), Tone::Key);
     }
     if let Some(rule) = &grant.rule {
         body = body
@@ -302,11 +317,17 @@ pub fn grant(grant: &Grant, now: Timestamp) -> Body {
         .with("grant", id, Tone::Dim)
 }
 
-fn reach(scope: &str) -> String {
+/// Whom a grant serves.
+#[must_use]
+pub fn agent(grant: &Grant) -> String {
+    format!("agent:{}", safe::line(&grant.agent))
+}
+
+const fn reach(scope: Reach) -> &'static str {
     match scope {
-        "session" => "the session that asked".to_owned(),
-        "window" => "a while".to_owned(),
-        other => safe::line(other),
+        Reach::Once => "one call",
+        Reach::Session => "the session that asked",
+        Reach::Window => "a while",
     }
 }
 

@@ -4,11 +4,10 @@ mod deciding;
 mod drawn;
 mod link;
 
-use palyra_api::wire::Status;
+use palyra_api::wire::{Approval, Cover, CoverKind, SeenBefore, Status};
 use palyra_core::Timestamp;
 use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
 
-use super::seen::{Cover, Question, SeenBefore};
 use super::state::{ARMING, Detail, Order, Said, State};
 
 /// A screen, and a clock that only the test moves.
@@ -37,13 +36,13 @@ impl Desk {
     }
 
     /// These wait, and the one under the cursor was looked up.
-    pub(crate) fn waiting(&mut self, questions: &[Question]) {
+    pub(crate) fn waiting(&mut self, questions: &[Approval]) {
         self.told(Said::Inbox(questions.to_vec()));
         self.look(questions);
     }
 
     /// The daemon answers what the page asks for.
-    pub(crate) fn look(&mut self, questions: &[Question]) {
+    pub(crate) fn look(&mut self, questions: &[Approval]) {
         let cursor = self.state.cursor().map(str::to_owned);
         let found = questions
             .iter()
@@ -90,39 +89,36 @@ pub(crate) fn status() -> Status {
 }
 
 /// A question about `git commit`, with three covers.
-pub(crate) fn question(id: &str, risk: &str) -> Question {
-    Question {
-        approval_id: id.to_owned(),
-        state: "pending".to_owned(),
-        call_id: format!("call_of_{id}"),
-        tool: "palyra.process.run".to_owned(),
-        principal: "agent:claude".to_owned(),
-        requested_at: "2026-11-15T09:00:00Z".to_owned(),
-        expires_at: "2026-11-15T09:10:00Z".to_owned(),
-        summary: format!("/usr/bin/git commit -m {id}, in /home/me/app"),
-        program: Some("/usr/bin/git".to_owned()),
-        workspace: Some("/home/me/app".to_owned()),
-        effects: vec![
-            "runs /usr/bin/git".to_owned(),
-            "writes /home/me/app".to_owned(),
-        ],
-        arguments: Some(serde_json::json!({"argv": ["git", "commit", "-m", id]})),
-        risk: risk.to_owned(),
-        risk_reasons: vec!["writes the repository".to_owned()],
+pub(crate) fn question(id: &str, risk: &str) -> Approval {
+    let approval: Approval = serde_json::from_value(serde_json::json!({
+        "approval_id": id, "state": "pending", "call_id": format!("call_of_{id}"),
+        "tool": "palyra.process.run", "principal": "agent:claude",
+        "requested_at": "2026-11-15T09:00:00Z", "expires_at": "2026-11-15T09:10:00Z",
+        "summary": format!("/usr/bin/git commit -m {id}, in /home/me/app"),
+        "program": "/usr/bin/git", "workspace": "/home/me/app",
+        "effects": ["runs /usr/bin/git", "writes /home/me/app"],
+        "arguments": {"argv": ["git", "commit", "-m", id]},
+        "risk": risk, "risk_reasons": ["writes the repository"],
+    }))
+    .unwrap();
+    Approval {
         covers: vec![
-            cover("exact", "only this call, word for word", 1),
-            cover("args", "git commit -m *, in /home/me/app", 12),
-            cover("program", "/usr/bin/git with any arguments", 40),
+            cover(CoverKind::Exact, "only this call, word for word", 1),
+            cover(CoverKind::Args, "git commit -m *, in /home/me/app", 12),
+            cover(CoverKind::Program, "/usr/bin/git with any arguments", 40),
         ],
-        ..Question::default()
+        ..approval
     }
 }
 
-fn cover(kind: &str, sentence: &str, covered: u64) -> Cover {
+fn cover(kind: CoverKind, sentence: &str, covered: u64) -> Cover {
     Cover {
-        cover: kind.to_owned(),
+        cover: kind,
         sentence: sentence.to_owned(),
-        rule: Some(format!("permit (\n  // {kind}\n  principal,\n);")),
+        rule: Some(format!(
+            "permit (\n  // {}\n  principal,\n);",
+            kind.as_str()
+        )),
         seen_before: Some(SeenBefore {
             looked_at: 1_000,
             covered,

@@ -1,12 +1,13 @@
 //! What happens, and what follows from it. Pure: the time comes in, orders go out.
 
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use palyra_api::wire::{Approval, CoverKind, Decide, Decision, JournalEntry, Reach as Scope};
 use palyra_core::{Span, Timestamp};
 use ratatui::crossterm;
 
 use super::dialog::{Dialog, Input, Reach};
 use super::page::Page;
-use super::seen::{Answer, Entry};
+use super::seen::Entry;
 use super::state::{Detail, ENTRIES, Link, Notice, Order, Said, State, Tab};
 use super::theme::Tone;
 use super::{tell, view};
@@ -75,6 +76,7 @@ impl State {
             }
             Said::Lost(why) => {
                 if !matches!(self.link, Link::Lost { .. }) {
+                    let why = safe::once(&why).into_owned();
                     self.link = Link::Lost { since: now, why };
                 }
                 self.sending = None;
@@ -113,7 +115,7 @@ impl State {
     }
 
     /// New entries: the journal grows, and what is on the page may have changed.
-    fn happened(&mut self, entries: Vec<palyra_api::wire::JournalEntry>) -> Vec<Order> {
+    fn happened(&mut self, entries: Vec<JournalEntry>) -> Vec<Order> {
         let about = |id: &str| entries.iter().any(|entry| entry.stream == id);
         let changed = match &self.of {
             Some((tab, id)) => match tab {
@@ -157,7 +159,7 @@ impl State {
         }
     }
 
-    fn decided(&mut self, question: super::seen::Question) {
+    fn decided(&mut self, question: Approval) {
         if self.sending.as_ref() == Some(&question.approval_id) {
             self.sending = None;
         }
@@ -257,11 +259,7 @@ impl State {
     fn allow_once(&mut self, now: Timestamp) -> Vec<Order> {
         match self.allowable(now) {
             Ok(question) => {
-                let answer = Answer {
-                    decision: "allow",
-                    shown: question.shown_code.clone(),
-                    ..Answer::default()
-                };
+                let answer = yes(question);
                 let id = question.approval_id.clone();
                 self.send(id, answer)
             }
@@ -272,7 +270,7 @@ impl State {
         }
     }
 
-    fn send(&mut self, id: String, answer: Answer) -> Vec<Order> {
+    fn send(&mut self, id: String, answer: Decide) -> Vec<Order> {
         self.sending = Some(id.clone());
         vec![Order::Decide(id, answer)]
     }
@@ -307,7 +305,10 @@ impl State {
         match self.grantable(now) {
             Ok(id) => {
                 let narrowest = self.question().map_or(0, |question| {
-                    let exact = question.covers.iter().position(|it| it.cover == "exact");
+                    let exact = question
+                        .covers
+                        .iter()
+                        .position(|it| it.cover == CoverKind::Exact);
                     exact.unwrap_or(0)
                 });
                 self.show_cover(id, reach, narrowest, now);
@@ -364,11 +365,7 @@ impl State {
             Dialog::Help => {}
             Dialog::Reason { id, input, typed } => match key.code {
                 KeyCode::Char('d') if typed => {
-                    let answer = Answer {
-                        decision: "deny",
-                        reason: input.given(),
-                        ..Answer::default()
-                    };
+                    let answer = no(input.given());
                     return self.send(id, answer);
                 }
                 KeyCode::Esc => {}
@@ -438,16 +435,14 @@ impl State {
             return Vec::new();
         };
         let (scope, lasts_ms) = match reach {
-            Reach::Session => ("session", None),
-            Reach::Window(Span(lasts)) => ("window", u64::try_from(lasts.as_millis()).ok()),
+            Reach::Session => (Scope::Session, None),
+            Reach::Window(Span(lasts)) => (Scope::Window, u64::try_from(lasts.as_millis()).ok()),
         };
-        let answer = Answer {
-            decision: "allow",
-            reason: None,
-            scope: Some(scope),
-            cover: Some(cover.cover.clone()),
+        let answer = Decide {
+            scope,
+            cover: Some(cover.cover),
             lasts_ms,
-            shown: question.shown_code.clone(),
+            ..yes(question)
         };
         self.send(id, answer)
     }
@@ -484,6 +479,26 @@ impl State {
             let text = input.text().to_owned();
             self.set_filter(&text);
         }
+    }
+}
+
+/// Yes to exactly what was shown, once.
+fn yes(question: &Approval) -> Decide {
+    Decide {
+        decision: Decision::Allow,
+        shown: question.shown_code.clone(),
+        ..no(None)
+    }
+}
+
+fn no(reason: Option<String>) -> Decide {
+    Decide {
+        decision: Decision::Deny,
+        reason,
+        scope: Scope::Once,
+        cover: None,
+        lasts_ms: None,
+        shown: None,
     }
 }
 

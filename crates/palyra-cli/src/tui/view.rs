@@ -16,7 +16,7 @@ use super::dialog::Dialog;
 use super::page::{LABEL, Page, fitted};
 use super::state::{ARMING, Link, State, Tab};
 use super::theme::{Theme, Tone};
-use crate::{safe, when};
+use crate::safe;
 
 /// The smallest terminal that there is room on.
 pub const SMALLEST: (u16, u16) = (80, 24);
@@ -203,7 +203,7 @@ fn draw_tabs(state: &State, now: Timestamp, pen: &mut Pen<'_, '_>) {
         Link::Open => ("connected".to_owned(), Tone::Dim),
         Link::Lost { since, .. } => {
             let gone = now.since(*since).as_secs();
-            (format!("no daemon for {gone}s, trying again"), Tone::Bad)
+            (format!("no daemon for {gone}s"), Tone::Bad)
         }
     };
     let used: usize = pieces.iter().map(|(text, _)| text.width()).sum();
@@ -226,9 +226,10 @@ fn draw_upper_rule(state: &State, pen: &mut Pen<'_, '_>) {
         left.push(("  ".to_owned(), Tone::Plain));
         left.push((filter, Tone::Key));
     }
-    let right = match state.news() {
-        0 => Vec::new(),
-        news => vec![(format!("{news} new, any key shows them"), Tone::Care)],
+    let right = match (state.news(), state.place()) {
+        (0, None) => Vec::new(),
+        (0, Some((at, of))) => vec![(format!("{at} of {of}"), Tone::Dim)],
+        (news, _) => vec![(format!("{news} new, any key shows them"), Tone::Care)],
     };
     pen.rule(1, left, right);
 }
@@ -253,7 +254,7 @@ fn draw_page(state: &State, area: Rect, pen: &mut Pen<'_, '_>) {
     }
     let text = match (state.tab, &state.of) {
         (_, Some(_)) => "looking it up",
-        (Tab::Inbox, None) => "",
+        (Tab::Inbox, None) => "an agent's call that needs you appears here by itself",
         (Tab::Calls, None) => "it runs along; j points at a call and shows its timeline",
         (Tab::Grants, None) => "",
         (Tab::Journal, None) => "it runs along; j points at an entry and shows it in full",
@@ -276,7 +277,13 @@ fn draw_sentence(state: &State, y: u16, now: Timestamp, pen: &mut Pen<'_, '_>) {
     }
     if let Link::Lost { why, .. } = &state.link {
         let width = usize::from(state.size.0).saturating_sub(2);
-        return pen.row(y, vec![(format!(" {}", fitted(why, width)), Tone::Bad)]);
+        return pen.row(
+            y,
+            vec![(
+                format!(" {}", fitted(&format!("trying again: {why}"), width)),
+                Tone::Bad,
+            )],
+        );
     }
     if state.sending.is_some() {
         return pen.row(y, vec![(" sending the answer".to_owned(), Tone::Dim)]);
@@ -335,7 +342,6 @@ fn keys(state: &State) -> Vec<Piece> {
                 ("s", "session"),
                 ("t", "window"),
                 ("d", "deny"),
-                ("j/k", "move"),
                 ("space", "read on"),
                 ("/", "filter"),
                 ("?", "help"),
@@ -357,9 +363,4 @@ fn keys(state: &State) -> Vec<Piece> {
         pieces.push((format!(" {what}  "), Tone::Dim));
     }
     pieces
-}
-
-/// How long is left, for a column.
-fn left(until: &str, now: Timestamp) -> String {
-    when::left(until, now)
 }

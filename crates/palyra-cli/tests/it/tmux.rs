@@ -46,7 +46,15 @@ impl Tmux {
         );
         std::fs::write(&script, text).unwrap();
         tmux.tmux(&[
-            "-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24", "sh",
+            "-f",
+            "/dev/null",
+            "new-session",
+            "-d",
+            "-x",
+            "80",
+            "-y",
+            "24",
+            "sh",
             script.to_str().unwrap(),
         ]);
         tmux

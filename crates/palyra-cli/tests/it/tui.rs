@@ -45,7 +45,7 @@ fn an_agents_call_is_allowed_and_runs() {
     tui.types("2j");
     tui.sees(&["proposed", "decided", "admitted", "finished", "attested"]);
     tui.types("4");
-    tui.sees(&["grant_spent", "approval_decided"]);
+    tui.sees(&["grant_spent", "admitted", "attested"]);
     tui.types("q");
     tui.sees(&["ended with 0"]);
 }
@@ -69,6 +69,58 @@ fn a_no_goes_back_with_its_reason() {
     assert!(ran.stderr.contains("use the staging branch"), "{ran:?}");
     assert!(!daemon.workspace().join("proof").exists());
     tui.sees(&["denied"]);
+}
+
+#[test]
+fn a_window_spares_the_next_question_and_is_listed() {
+    if !tmux::is_here("a grant given in the TUI") {
+        return;
+    }
+    let daemon = with_agent();
+    let waiting = ask(&daemon, &["touch", "proof"]);
+    let tui = Tmux::start(&daemon, "palyra tui");
+    tui.sees(&["touch proof", "armed"]);
+    tui.types("t");
+    tui.sees(&["Allow for a while", "15m"]);
+    tui.key("Enter");
+    tui.sees(&["for 15m", "▸ exact", "allows", "rule"]);
+    assert!(!daemon.workspace().join("proof").exists());
+    tui.types("t");
+    let _ = end(waiting).expect_code(0);
+    std::fs::remove_file(daemon.workspace().join("proof")).unwrap();
+    // Nobody is asked again about exactly this, and about anything else somebody is.
+    let _ = end(ask(&daemon, &["touch", "proof"])).expect_code(0);
+    assert!(daemon.workspace().join("proof").exists());
+    let mut other = ask(&daemon, &["touch", "other"]);
+    tui.sees(&["1 new"]);
+    tui.types("3");
+    tui.sees(&["agent:a", "used", "once", "palyra grants revoke"]);
+    other.kill().unwrap();
+    other.wait().unwrap();
+}
+
+#[test]
+fn a_session_is_given_with_the_cover_that_was_chosen() {
+    if !tmux::is_here("a session granted in the TUI") {
+        return;
+    }
+    let daemon = with_agent();
+    let waiting = ask(&daemon, &["touch", "proof"]);
+    let tui = Tmux::start(&daemon, "palyra tui");
+    tui.sees(&["touch proof", "armed"]);
+    tui.types("s");
+    tui.sees(&["until its session ends", "▸ exact"]);
+    tui.types("j");
+    let chosen = tui.sees(&["allows"]);
+    assert!(!chosen.contains("▸ exact"), "{chosen}");
+    tui.key("Enter");
+    tui.sees(&["Enter decides nothing"]);
+    tui.types("s");
+    let _ = end(waiting).expect_code(0);
+    let listed = daemon.palyra(&["grants", "list", "--json"]).expect_code(0);
+    let grant = &listed.json()["items"][0];
+    assert_eq!(grant["scope"], "session", "{grant}");
+    assert_ne!(grant["cover"], "exact", "{grant}");
 }
 
 #[test]
@@ -118,11 +170,29 @@ fn hostile_arguments_cannot_repaint_the_screen() {
     let lines: Vec<&str> = screen.lines().collect();
     assert!(lines[23].contains("q quit"), "{screen}");
     assert!(lines[1].contains("waits for you"), "{screen}");
-    assert!(!lines.iter().any(|line| line.starts_with("OVERWRITTEN")), "{screen}");
+    assert!(
+        !lines.iter().any(|line| line.starts_with("OVERWRITTEN")),
+        "{screen}"
+    );
+    // Folded anywhere, so put together again.
+    let page: String = lines[9..22].iter().map(|line| line.trim()).collect();
+    for part in [
+        r"\u{1b}[2J\u{1b}[1;1HNOTHING TO SEE\u{1b}]0;owned\u{7}",
+        r"\u{202e}gnp.exe\u{202c}\u{200b}\u{2066}漢字",
+        r"\u{200d}",
+        r"\rOVERWRITTEN\n\u{9b}2J",
+    ] {
+        assert!(page.contains(part), "{part}: {screen}");
+    }
     tui.key("End");
-    let screen = tui.sees(&[r"\u{202e}gnp.exe", r"\u{200b}", "漢字", r"\rOVERWRITTEN\n"]);
+    let screen = tui.sees(&["armed", "cwd"]);
     assert!(screen.starts_with(" palyra "), "{screen}");
-    assert!(screen.contains(r"\u{1b}[2J") || screen.contains(r"\u{9b}2J"), "{screen}");
+    assert!(
+        screen
+            .lines()
+            .nth(23)
+            .is_some_and(|line| line.contains("q quit"))
+    );
     waiting.kill().unwrap();
     waiting.wait().unwrap();
 }
@@ -161,11 +231,26 @@ fn it_follows_the_size_and_says_when_there_is_too_little() {
     tui.types("a");
     tui.resize(120, 40);
     let large = tui.sees(&["touch proof", "q quit"]);
-    assert!(large.lines().nth(39).is_some_and(|line| line.contains("q quit")), "{large}");
-    assert!(!daemon.workspace().join("proof").exists(), "nothing is decided unseen");
+    assert!(
+        large
+            .lines()
+            .nth(39)
+            .is_some_and(|line| line.contains("q quit")),
+        "{large}"
+    );
+    assert!(
+        !daemon.workspace().join("proof").exists(),
+        "nothing is decided unseen"
+    );
     tui.resize(80, 24);
     let small = tui.sees(&["touch proof", "q quit"]);
-    assert!(small.lines().nth(23).is_some_and(|line| line.contains("q quit")), "{small}");
+    assert!(
+        small
+            .lines()
+            .nth(23)
+            .is_some_and(|line| line.contains("q quit")),
+        "{small}"
+    );
     waiting.kill().unwrap();
     waiting.wait().unwrap();
 }
@@ -190,7 +275,9 @@ fn it_outlives_the_daemon_and_finds_the_next_one() {
     tui.sees(&["no daemon for", "trying again"]);
     daemon.start_again(None);
     tui.sees(&["connected again"]);
-    let _ = daemon.palyra(&["exec", "--", "echo", "three"]).expect_code(0);
+    let _ = daemon
+        .palyra(&["exec", "--", "echo", "three"])
+        .expect_code(0);
     let after = tui.sees(&["1 new"]);
     assert_eq!(id(&before), id(&after), "the same call is under the cursor");
     tui.types("1");
@@ -260,11 +347,16 @@ fn colours_are_the_terminals_and_can_be_had_without() {
     with.sees(&["touch proof", "armed"]);
     let coloured = with.coloured();
     assert!(coloured.contains("\u{1b}["), "{coloured}");
-    assert!(!coloured.contains("[38;2;") && !coloured.contains("[48;"), "{coloured}");
+    assert!(
+        !coloured.contains("[38;2;") && !coloured.contains("[48;"),
+        "{coloured}"
+    );
     let without = Tmux::start_with(&daemon, "palyra tui", "NO_COLOR=1");
     without.sees(&["touch proof", "armed"]);
     let plain = without.coloured();
-    for colour in ["[31m", "[32m", "[33m", "[36m", "[91m", "[92m", "[93m", "[96m", "[38;"] {
+    for colour in [
+        "[31m", "[32m", "[33m", "[36m", "[91m", "[92m", "[93m", "[96m", "[38;",
+    ] {
         assert!(!plain.contains(colour), "{colour} in {plain:?}");
     }
     waiting.kill().unwrap();
@@ -289,5 +381,8 @@ fn without_a_daemon_it_says_so() {
     let screen = tui.sees(&["no daemon listens", "hint:", "ended with"]);
     assert!(!screen.contains("ended with 0"), "{screen}");
     let dumb = Tmux::start_with(&daemon, "palyra tui", "TERM=dumb");
-    dumb.sees(&["cannot draw on a terminal of the kind `dumb`", "ended with 2"]);
+    dumb.sees(&[
+        "cannot draw on a terminal of the kind `dumb`",
+        "ended with 2",
+    ]);
 }

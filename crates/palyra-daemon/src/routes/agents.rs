@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
-use palyra_api::wire::{Agent, ErrorBody, NewAgent, Page};
+use palyra_api::wire::{Agent, ErrorBody, NewAgent, Page, PauseAgent};
 
 use super::calls::typed_body;
 use super::{App, Named, Who};
@@ -31,7 +31,7 @@ pub(crate) async fn add(
     let folder = std::path::PathBuf::from(wanted.workspace);
     let agent = app
         .gateway
-        .add_agent(&caller, &wanted.name, &folder)
+        .add_agent(&caller, &wanted.name, &folder, wanted.unattended)
         .await?;
     Ok(Json(on_the_wire(agent)))
 }
@@ -56,6 +56,20 @@ pub(crate) async fn remove(
     )))
 }
 
+#[utoipa::path(post, path = "/api/v1/agents/{name}/pause", operation_id = "pause_agent", description = "Ends what the agent runs and asks and what was granted to it; it may do nothing until a person resumes it.", params(("name" = String, Path,)), request_body = PauseAgent, responses((status = 200, body = Agent), (status = "4XX", body = ErrorBody)))]
+pub(crate) async fn pause(
+    State(app): State<App>,
+    Who(caller): Who,
+    Named(name): Named,
+    body: Body,
+) -> Result<Json<Agent>, Refused> {
+    let wanted: PauseAgent = typed_body(body).await?.1;
+    let reason = wanted.reason.as_deref();
+    Ok(Json(on_the_wire(
+        app.gateway.pause_agent(&caller, &name, reason).await?,
+    )))
+}
+
 #[utoipa::path(post, path = "/api/v1/agents/{name}/resume", operation_id = "resume_agent", params(("name" = String, Path,)), responses((status = 200, body = Agent), (status = "4XX", body = ErrorBody)))]
 pub(crate) async fn resume(
     State(app): State<App>,
@@ -74,5 +88,7 @@ fn on_the_wire(agent: palyra_identity::Agent) -> Agent {
         workspace: agent.workspace.display().to_string(),
         registered_at: agent.registered_at.to_string(),
         paused: agent.paused,
+        paused_for: agent.paused_for.as_deref().map(palyra_core::render::line),
+        unattended: agent.unattended,
     }
 }

@@ -3,9 +3,14 @@
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
-use palyra_api::wire::{Approval, Decide, Decision, ErrorBody, Page};
-use palyra_approval::{ApprovalPromptRecord, ApprovalState};
-use palyra_core::{ApprovalDecision, Effect, Facts, render};
+use palyra_api::wire::{
+    Approval, Cover, CoverKind, Decide, Decision, ErrorBody, Page, Reach as WireReach, SeenBefore,
+    Stats, StatsProposal,
+};
+use palyra_approval::{ApprovalPromptRecord, ApprovalState, Wanted};
+use palyra_core::{ApprovalDecision, Effect, Facts, Reach, ScopeKind, render};
+use palyra_gateway::deciding::PersonsAnswer;
+use palyra_gateway::prompting::CoverShown;
 use palyra_gateway::records::{ApprovalView, ListQuery};
 use serde::Deserialize;
 
@@ -61,16 +66,65 @@ pub(crate) async fn list(
     })))
 }
 
-#[utoipa::path(get, path = "/api/v1/approvals/{id}", operation_id = "show_approval", params(("id" = String, Path,)), responses((status = 200, body = Approval), (status = "4XX", body = ErrorBody)))]
+/// How much of one approval.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HowMuch {
+    #[serde(default)]
+    full: bool,
+}
+
+#[utoipa::path(get, path = "/api/v1/approvals/{id}", operation_id = "show_approval", params(("id" = String, Path,), ("full" = Option<bool>, Query, description = "with all of the arguments, and the code that says so")), responses((status = 200, body = Approval), (status = "4XX", body = ErrorBody)))]
 pub(crate) async fn show(
     State(app): State<App>,
     Who(caller): Who,
     Named(id): Named,
+    Asked(how_much): Asked<HowMuch>,
 ) -> Result<Json<Approval>, Refused> {
     let gateway = app.gateway.clone();
-    Ok(Json(on_the_wire(
-        reading(move || gateway.approval(&caller, &id)).await?,
-    )))
+    let shown = reading(move || {
+        let view = gateway.approval(&caller, &id)?;
+        let covers = gateway.covers(&caller, &view)?;
+        let diff = gateway.file_diff(&caller, &view);
+        let full = how_much.full.then(|| gateway.in_full(&view));
+        Ok((view, covers, diff, full))
+    });
+    let (view, covers, diff, full) = shown.await?;
+    let (full, shown_code) = full.unzip();
+    Ok(Json(Approval {
+        covers: covers.into_iter().map(cover_shown).collect(),
+        diff,
+        full,
+        shown_code,
+        ..on_the_wire(view)
+    }))
+}
+
+#[utoipa::path(get, path = "/api/v1/approvals/stats", operation_id = "approval_stats", responses((status = 200, body = Stats), (status = "4XX", body = ErrorBody)))]
+pub(crate) async fn stats(
+    State(app): State<App>,
+    Who(caller): Who,
+) -> Result<Json<Stats>, Refused> {
+    let gateway = app.gateway.clone();
+    let stats = reading(move || gateway.approval_stats(&caller)).await?;
+    let proposals = stats.proposals.into_iter().map(|it| StatsProposal {
+        principal: it.principal.to_string(),
+        tool: it.tool.to_string(),
+        cover: cover(it.cover),
+        sentence: render::line(&it.sentence),
+        times: it.times,
+    });
+    Ok(Json(Stats {
+        asked: stats.asked,
+        allowed: stats.allowed,
+        denied: stats.denied,
+        expired: stats.expired,
+        dropped: stats.dropped,
+        pending: stats.pending,
+        median_answer_ms: stats.median_answer_ms,
+        under_grants: stats.under_grants,
+        proposals: proposals.collect(),
+    }))
 }
 
 #[utoipa::path(post, path = "/api/v1/approvals/{id}/decide", operation_id = "decide_approval", params(("id" = String, Path,)), request_body = Decide, responses((status = 200, body = Approval), (status = "4XX", body = ErrorBody)))]
@@ -85,16 +139,85 @@ pub(crate) async fn decide(
         Decision::Allow => ApprovalDecision::Allow,
         Decision::Deny => ApprovalDecision::Deny,
     };
-    let decided = app
-        .gateway
-        .decide_approval(&caller, &id, decision, answer.reason)
-        .await?;
+    let wanted = Wanted {
+        reach: match answer.scope {
+            WireReach::Once => Reach::Once,
+            WireReach::Session => Reach::Session,
+            WireReach::Window => Reach::Window,
+        },
+        cover: answer.cover.map_or(ScopeKind::Exact, scope_kind),
+        lasts: answer.lasts_ms.map(std::time::Duration::from_millis),
+    };
+    let answer = PersonsAnswer {
+        decision,
+        reason: answer.reason,
+        wanted,
+        shown: answer.shown,
+    };
+    let decided = app.gateway.decide_approval(&caller, &id, answer).await?;
     Ok(Json(on_the_wire(decided)))
+}
+
+const fn scope_kind(cover: CoverKind) -> ScopeKind {
+    match cover {
+        CoverKind::Exact => ScopeKind::Exact,
+        CoverKind::Args => ScopeKind::Shape,
+        CoverKind::Program => ScopeKind::Program,
+        CoverKind::Dir => ScopeKind::Directory,
+        CoverKind::Host => ScopeKind::Host,
+        CoverKind::Tool => ScopeKind::Tool,
+    }
+}
+
+pub(super) const fn cover(kind: ScopeKind) -> CoverKind {
+    match kind {
+        ScopeKind::Exact => CoverKind::Exact,
+        ScopeKind::Shape => CoverKind::Args,
+        ScopeKind::Program => CoverKind::Program,
+        ScopeKind::Directory => CoverKind::Dir,
+        ScopeKind::Host => CoverKind::Host,
+        ScopeKind::Tool => CoverKind::Tool,
+    }
+}
+
+fn cover_shown(shown: CoverShown) -> Cover {
+    Cover {
+        cover: cover(shown.kind),
+        sentence: shown.sentence,
+        rule: Some(shown.rule),
+        seen_before: Some(SeenBefore {
+            looked_at: shown.looked_at,
+            covered: shown.covered,
+            examples: shown.examples,
+        }),
+    }
 }
 
 fn on_the_wire(view: ApprovalView) -> Approval {
     let shown = what_will_run(&view);
+    let (hidden_bytes, warnings) = (view.hidden_bytes(), view.warnings());
     let (record, facts) = (view.record, view.facts);
+    let scopes = facts.iter().flat_map(|facts| &facts.scopes);
+    let covers = scopes
+        .map(|scope| Cover {
+            cover: cover(scope.kind),
+            sentence: render::line(&scope.sentence),
+            rule: None,
+            seen_before: None,
+        })
+        .collect();
+    let risk = facts.as_ref().map(|facts| facts.risk.clone());
+    let reasons = risk.map(|risk| risk.reasons).unwrap_or_default();
+    let said = facts.as_ref().and_then(|facts| facts.said.as_deref());
+    let answered_from = record.answered_from.as_ref().map(|from| {
+        let session = from.session.as_ref();
+        let session = session.map_or_else(String::new, |it| format!(", {it}"));
+        format!(
+            "{} by {}{session}",
+            from.device.as_str(),
+            from.channel.as_str()
+        )
+    });
     let program = facts
         .as_ref()
         .and_then(program)
@@ -119,6 +242,19 @@ fn on_the_wire(view: ApprovalView) -> Approval {
         workspace: workspace.map(|folder| folder.display().to_string()),
         effects: effects.unwrap_or_default(),
         arguments: view.arguments,
+        risk: record.risk.as_str().to_owned(),
+        risk_reasons: reasons.iter().map(|reason| render::line(reason)).collect(),
+        warnings,
+        untrusted_words: said.map(|said| render::shown(said, WIDTH).text),
+        diff: None,
+        covers,
+        session_id: record.session.as_ref().map(ToString::to_string),
+        detached: record.detached,
+        answered_from,
+        grant_id: record.grant.as_ref().map(ToString::to_string),
+        hidden_bytes: hidden_bytes as u64,
+        full: None,
+        shown_code: None,
     }
 }
 

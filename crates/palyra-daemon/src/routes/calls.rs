@@ -56,6 +56,8 @@ pub(crate) async fn call(
             .ok_or_else(|| not_json("`arguments` are missing"))?,
         workspace: request.workspace.map(PathBuf::from),
         window: request.window.map(window),
+        said: request.said,
+        detached: request.detach,
     };
     let handle = app.gateway.call(&caller, wanted).await?;
     let streamed = headers

@@ -4,15 +4,18 @@ pub mod agents;
 pub mod approvals;
 pub mod calls;
 pub mod doctor;
+pub mod grants;
 pub mod journal;
 pub mod judging;
 pub mod keeping;
 pub mod policy;
+pub mod postures;
 pub mod proofs;
 pub mod quarantine;
 pub mod status;
 pub mod tools;
 pub mod vault;
+pub mod watching;
 
 use std::sync::Arc;
 
@@ -69,6 +72,7 @@ pub fn router(gateway: GatewayService, about: About) -> Router {
             "/api/v1/agents/{name}",
             get(agents::show).delete(agents::remove),
         )
+        .route("/api/v1/agents/{name}/pause", post(agents::pause))
         .route("/api/v1/agents/{name}/resume", post(agents::resume))
         .route("/api/v1/vault", get(vault::status))
         .route("/api/v1/vault/secrets", get(vault::list).post(vault::put))
@@ -87,8 +91,15 @@ pub fn router(gateway: GatewayService, about: About) -> Router {
         .route("/api/v1/calls/{id}/attestation", get(proofs::attestation))
         .route("/api/v1/calls/{id}/erase", post(keeping::erase))
         .route("/api/v1/approvals", get(approvals::list))
+        .route("/api/v1/approvals/stats", get(approvals::stats))
         .route("/api/v1/approvals/{id}", get(approvals::show))
         .route("/api/v1/approvals/{id}/decide", post(approvals::decide))
+        .route("/api/v1/grants", get(grants::list))
+        .route("/api/v1/grants/explain", get(grants::explain))
+        .route("/api/v1/grants/{id}", get(grants::show))
+        .route("/api/v1/grants/{id}/revoke", post(grants::revoke))
+        .route("/api/v1/postures", get(postures::list).post(postures::set))
+        .route("/api/v1/watch", get(watching::watch))
         .route("/api/v1/journal", get(journal::read))
         .route("/api/v1/policy", get(policy::overview))
         .route("/api/v1/policy/versions", get(policy::versions))

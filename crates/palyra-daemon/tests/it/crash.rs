@@ -116,12 +116,16 @@ async fn load(
                 arguments: json!({ "message": "x" }),
                 workspace: None,
                 window: None,
+                said: None,
+                detach: false,
             },
             _ => CallRequest {
                 tool: "palyra.process.run".to_owned(),
                 arguments: json!({ "argv": ["touch", format!("m{}", marker + number)] }),
                 workspace: Some(workspace.to_str().unwrap().to_owned()),
                 window: None,
+                said: None,
+                detach: false,
             },
         };
         let Ok(result) = client.call(&request).await else {

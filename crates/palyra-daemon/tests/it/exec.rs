@@ -348,6 +348,8 @@ fn no_output_is_lost_under_load() {
                         arguments: serde_json::json!({ "argv": ["sh", "-c", format!("echo {word}; echo {word} >&2")] }),
                         workspace: Some(folder.clone()),
                         window: None,
+                        said: None,
+                        detach: false,
                     };
                     let output = client.call(&request).await.unwrap().output.unwrap();
                     let whole = format!("{word}\n");

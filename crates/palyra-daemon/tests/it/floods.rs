@@ -19,6 +19,8 @@ fn echo() -> CallRequest {
         arguments,
         workspace: None,
         window: None,
+        said: None,
+        detach: false,
     }
 }
 
@@ -115,6 +117,8 @@ async fn a_runs_output_is_charged_whatever_the_tool() {
         arguments: json!({ "path": "large" }),
         workspace: Some(daemon.workspace().to_str().unwrap().to_owned()),
         window: None,
+        said: None,
+        detach: false,
     };
     let mut client = daemon.client().await;
     client.call(&read).await.unwrap();

@@ -28,6 +28,7 @@ fn understood(analysis: &Analysis, who: &Who) -> Understanding {
         run: who.run.clone(),
         device: DeviceId::local(),
         channel: Channel::Cli,
+        session: None,
     };
     let identity = Identity {
         origin: &origin,

@@ -168,6 +168,11 @@ fn next(mut beside: Beside, recorded: &Recorded) -> Option<Beside> {
         | Entry::ApprovalExpired
         | Entry::ApprovalCancelled { .. }
         | Entry::GrantSpent { .. }
+        | Entry::ApprovalSuperseded { .. }
+        | Entry::GrantMade { .. }
+        | Entry::GrantEnded { .. }
+        | Entry::PostureSet { .. }
+        | Entry::AgentPaused { .. }
         | Entry::Admitted { .. }
         | Entry::Finished { .. }
         | Entry::Attested { .. }

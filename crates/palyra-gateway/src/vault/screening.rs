@@ -49,14 +49,19 @@ impl GatewayService {
         let Some(name) = caller.principal.agent() else {
             return Ok(());
         };
-        match self.0.agents().get(name).is_some_and(|agent| agent.paused) {
-            false => Ok(()),
-            true => Err(Refusal::denied(Denial::new(
-                DenialCode::AgentPaused,
-                format!("agent `{name}` is paused: {MOST_HITS} of its calls held a secret"),
-                format!("a person lets it go on with `palyra agents resume {name}`"),
-            ))),
-        }
+        let known = self.0.agents().get(name).cloned();
+        let Some(agent) = known.filter(|agent| agent.paused) else {
+            return Ok(());
+        };
+        let why = agent.paused_for.as_deref().unwrap_or("a person must look");
+        Err(Refusal::denied(Denial::new(
+            DenialCode::AgentPaused,
+            format!(
+                "agent `{name}` is paused: {}",
+                palyra_core::render::line(why)
+            ),
+            format!("a person lets it go on with `palyra agents resume {name}`"),
+        )))
     }
 
     async fn refuse_secret(
@@ -88,7 +93,7 @@ impl GatewayService {
         appended.await?;
         self.reread_agents()?;
         if let Some(name) = agent.filter(|_| paused) {
-            self.cancel_calls_of(name);
+            self.was_paused(name).await;
         }
         Ok(Refusal::denied(Denial::new(
             DenialCode::SecretInArguments,

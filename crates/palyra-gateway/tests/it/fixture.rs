@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use palyra_approval::ApprovalsFold;
+use palyra_approval::{ApprovalsFold, GrantsFold, PosturesFold};
 use palyra_core::entry::Fold;
 use palyra_core::{CanonicalJson, Clock, DigestKey, Facts, Principal, SystemClock, UserName};
 use palyra_gateway::calls::CallsFold;
@@ -55,6 +55,8 @@ impl House {
         let folds: Vec<Box<dyn Fold>> = vec![
             Box::new(CallsFold),
             Box::new(ApprovalsFold),
+            Box::new(GrantsFold),
+            Box::new(PosturesFold),
             Box::new(AgentsFold),
             Box::new(PolicyVersionsFold),
             Box::new(PolicyBesideFold),
@@ -93,7 +95,7 @@ impl House {
         let gateway = gateway.await.unwrap();
         let name = UserName::owner();
         let owner = Caller::on_new_run(Principal::User { name }, clock.as_ref());
-        let added = gateway.add_agent(&owner, AGENT, &workspace).await;
+        let added = gateway.add_agent(&owner, AGENT, &workspace, false).await;
         let agent = gateway.lower(&owner, &added.unwrap().name).unwrap();
         Self {
             gateway,
@@ -112,6 +114,8 @@ impl House {
             arguments: CanonicalJson::from_value(&arguments).unwrap(),
             workspace: Some(self.workspace.clone()),
             window: None,
+            said: None,
+            detached: false,
         };
         let mut call = self.gateway.call(&self.agent, wanted).await.unwrap();
         let mut asked = false;

@@ -56,6 +56,8 @@ async fn a_tool_that_is_not_listed_is_not_there() {
         arguments: CanonicalJson::from_value(&serde_json::json!({ "argv": ["ls"] })).unwrap(),
         workspace: Some(house.workspace.clone()),
         window: None,
+        said: None,
+        detached: false,
     };
     let typo = |caller| house.gateway.call(caller, wanted("palyra.process.rum"));
     let agents = typo(&house.agent).await.err().unwrap();

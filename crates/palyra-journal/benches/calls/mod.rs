@@ -72,6 +72,7 @@ async fn caller(journal: JournalStore, end: Instant) -> u64 {
             run: RunId::mint(now),
             device: DeviceId::local(),
             channel: Channel::Cli,
+            session: None,
         };
         let mut recorder = CallRecorder::new(journal.clone(), call.clone(), Arc::clone(&clock));
         recorder.proposed(

@@ -102,6 +102,7 @@ async fn an_entry_that_cannot_be_spelled_is_refused_alone() {
         name: "a".parse().unwrap(),
         user: palyra_core::UserName::owner(),
         workspace: std::ffi::OsString::from_vec(b"/tmp/\xff".to_vec()).into(),
+        unattended: false,
     };
     let outcome = journal
         .append_if(Stream::Agents, Expected::Any, vec![hostile])

@@ -7,7 +7,7 @@ use palyra_core::entry::{Answer, Entry, Stream};
 use palyra_core::facts::{Channel, Origin};
 use palyra_core::json::canonical_bytes;
 use palyra_core::{
-    AgentName, ApprovalDecision, ApprovalId, Blob, BlobKind, CallDigest, CallId, Denial,
+    AgentName, ApprovalDecision, ApprovalId, Backing, Blob, BlobKind, CallDigest, CallId, Denial,
     DenialCode, DeviceId, Digest, DigestKey, Ending, ExecutionReport, PlanDigest, PlanSeal,
     Principal, RunId, Timestamp, UserName,
 };
@@ -41,6 +41,7 @@ fn recorder(journal: &JournalStore, call: &CallId, answer: Answer) -> CallRecord
         run: RunId::mint(NOW),
         device: DeviceId::local(),
         channel: Channel::Cli,
+        session: None,
     };
     let arguments = Blob::new(BlobKind::Arguments, b"{}".to_vec());
     recorder.proposed("palyra.echo".parse().unwrap(), origin, arguments);
@@ -63,7 +64,7 @@ fn intent<'a>(
     call: &'a CallId,
     digest: &'a CallDigest,
     plan: &'a PlanSeal,
-    grant: Option<&'a ApprovalId>,
+    grant: Option<&'a Backing>,
 ) -> Intent<'a> {
     Intent {
         call,
@@ -80,7 +81,9 @@ async fn admit(
 ) -> Result<(), Denial> {
     let call = recorder.call().clone();
     let (digest, plan) = (digest(of), plan(&call));
-    recorder.admit(intent(&call, &digest, &plan, grant)).await
+    let backing = grant.map(|approval| Backing::Once(approval.clone()));
+    let intent = intent(&call, &digest, &plan, backing.as_ref());
+    recorder.admit(intent).await
 }
 
 fn report(ending: Ending) -> ExecutionReport {
@@ -140,6 +143,9 @@ async fn answered(
         digest: digest("echo").recorded(asking.call()),
         arguments: Blob::new(BlobKind::Arguments, b"{}".to_vec()).commitment(),
         expires_at: NOW,
+        session: None,
+        risk: None,
+        detached: false,
     };
     asking
         .request_approval(Stream::Approval(approval.clone()), question)
@@ -150,6 +156,8 @@ async fn answered(
             decision,
             decided_by: UserName::owner(),
             reason: None,
+            from: None,
+            grant: None,
         };
         let stream = Stream::Approval(approval.clone());
         journal
@@ -430,6 +438,7 @@ async fn the_corridor_takes_the_recorder_for_its_ledger() {
             run: RunId::mint(NOW),
             device: DeviceId::local(),
             channel: Channel::Cli,
+            session: None,
         },
         &metadata,
         &palyra_core::ToolProposal {

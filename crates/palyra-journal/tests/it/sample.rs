@@ -86,6 +86,7 @@ fn proposed(arguments: Commitment) -> Entry {
         run: RunId::mint(AT),
         device: DeviceId::local(),
         channel: Channel::Cli,
+        session: None,
     };
     Entry::Proposed {
         tool: "palyra.echo".parse().unwrap(),

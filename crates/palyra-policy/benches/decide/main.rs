@@ -222,6 +222,8 @@ fn calls(engines: &[PolicyEngine; 3], bundles: &[Bundle; 3], report: &mut Report
     let asked = facts(&agent(), &sensitive, Vec::new());
     let grant = Grant {
         approval: ApprovalId::mint(NOW),
+        standing: None,
+        scope: None,
         agent: "agent-7".parse().unwrap(),
         digest: *asked.digest(),
         not_after: NOW.plus(Duration::from_secs(600)),

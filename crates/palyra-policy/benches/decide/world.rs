@@ -167,6 +167,7 @@ pub(crate) fn facts(principal: &Principal, tool: &ToolMetadata, effects: Vec<Eff
         run: RunId::mint(NOW),
         device: DeviceId::local(),
         channel: Channel::Cli,
+        session: None,
     };
     let proposal = ToolProposal {
         tool: tool.name.clone(),

@@ -89,6 +89,7 @@ pub(crate) fn call(principal: &Principal, tool_name: &str, arguments: &str) -> F
         run: RunId::mint(NOW),
         device: DeviceId::local(),
         channel: Channel::Cli,
+        session: None,
     };
     let arguments = serde_json::json!({ "text": arguments });
     let proposal = ToolProposal {
@@ -155,6 +156,8 @@ pub(crate) fn known(program: &Path) -> ProgramFacts {
 pub(crate) fn grant_for(digest: &CallDigest) -> Grant {
     Grant {
         approval: ApprovalId::mint(NOW),
+        standing: None,
+        scope: None,
         agent: "claude".parse().unwrap(),
         digest: *digest,
         not_after: Timestamp::from_millis(NOW.as_millis() + 60_000),

@@ -147,6 +147,7 @@ pub(crate) async fn confined(sandbox: &Sandbox, plan: ProcessPlan) -> (Duration,
         run: RunId::mint(now),
         device: DeviceId::local(),
         channel: Channel::Cli,
+        session: None,
     };
     let key = DigestKey::from_bytes([0; 32]);
     let (call, workspace): (_, Option<PathBuf>) = (CallId::mint(now), None);

@@ -488,6 +488,7 @@ where
         run: RunId::mint(now),
         device: DeviceId::local(),
         channel: Channel::Cli,
+        session: None,
     };
     let call = CallId::mint(now);
     let (workspace, tier) = (None, Tier::B);

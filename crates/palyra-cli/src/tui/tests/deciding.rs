@@ -1,20 +1,27 @@
 //! What it takes to answer, and what never answers.
 
+use palyra_api::wire::{Approval, CoverKind, Decide, Decision, Reach};
 use ratatui::crossterm::event::{Event, KeyCode};
 
 use super::{Desk, question};
-use crate::tui::seen::{Answer, Question};
 use crate::tui::state::{Detail, Order, Said, Tab};
 
-fn allow(id: &str) -> Vec<Order> {
-    let answer = Answer {
-        decision: "allow",
-        ..Answer::default()
-    };
-    vec![Order::Decide(id.to_owned(), answer)]
+fn answer(decision: Decision) -> Decide {
+    Decide {
+        decision,
+        reason: None,
+        scope: Reach::Once,
+        cover: None,
+        lasts_ms: None,
+        shown: None,
+    }
 }
 
-fn two() -> [Question; 2] {
+fn allow(id: &str) -> Vec<Order> {
+    vec![Order::Decide(id.to_owned(), answer(Decision::Allow))]
+}
+
+fn two() -> [Approval; 2] {
     [question("a1", "low"), question("a2", "low")]
 }
 
@@ -164,10 +171,9 @@ fn a_no_carries_its_reason() {
     assert_eq!(desk.types("xae staging"), [], "edited");
     desk.key(KeyCode::Enter);
     let orders = desk.types("d");
-    let answer = Answer {
-        decision: "deny",
+    let answer = Decide {
         reason: Some("use d staging".to_owned()),
-        ..Answer::default()
+        ..answer(Decision::Deny)
     };
     assert_eq!(orders, [Order::Decide("a1".to_owned(), answer)]);
 }
@@ -181,21 +187,19 @@ fn a_session_begins_with_the_narrowest() {
     desk.waiting(&[wide_first]);
     desk.wait();
     assert_eq!(desk.types("s"), []);
-    let expected = |cover: &str| {
-        let answer = Answer {
-            decision: "allow",
-            reason: None,
-            scope: Some("session"),
-            cover: Some(cover.to_owned()),
-            lasts_ms: None,
+    let expected = |cover: CoverKind| {
+        let answer = Decide {
+            scope: Reach::Session,
+            cover: Some(cover),
             shown: Some("c0de".to_owned()),
+            ..answer(Decision::Allow)
         };
         vec![Order::Decide("a1".to_owned(), answer)]
     };
-    assert_eq!(desk.types("s"), expected("exact"));
+    assert_eq!(desk.types("s"), expected(CoverKind::Exact));
     desk.state.sending = None;
     assert_eq!(desk.types("sat"), [], "only its own letter gives it");
-    assert_eq!(desk.types("ks"), expected("args"));
+    assert_eq!(desk.types("ks"), expected(CoverKind::Args));
 }
 
 #[test]
@@ -215,12 +219,11 @@ fn a_window_asks_how_long() {
     desk.types("m");
     desk.key(KeyCode::Enter);
     let orders = desk.types("jt");
-    let answer = Answer {
-        decision: "allow",
-        scope: Some("window"),
-        cover: Some("args".to_owned()),
+    let answer = Decide {
+        scope: Reach::Window,
+        cover: Some(CoverKind::Args),
         lasts_ms: Some(15 * 60 * 1_000),
-        ..Answer::default()
+        ..answer(Decision::Allow)
     };
     assert_eq!(orders, [Order::Decide("a1".to_owned(), answer)]);
 }

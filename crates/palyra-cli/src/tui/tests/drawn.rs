@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use palyra_api::wire::{Approval, Grant};
 use palyra_core::render;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -9,7 +10,6 @@ use ratatui::crossterm::event::KeyCode;
 
 use super::link::{call, entry};
 use super::{Desk, question};
-use crate::tui::seen::Grant;
 use crate::tui::state::{Detail, Said};
 use crate::tui::theme::Theme;
 use crate::tui::view;
@@ -40,19 +40,19 @@ fn compare(name: &str, desk: &Desk) {
     assert_eq!(text.trim_end(), agreed.trim_end(), "{name}:\n{text}");
 }
 
-fn busy(columns: u16, lines: u16) -> Desk {
-    let mut desk = Desk::sized(columns, lines);
+fn three() -> [Approval; 3] {
     let mut push = question("appr_02", "critical");
     push.principal = "agent:gardener".to_owned();
     push.summary = "/usr/bin/git push --force origin main, in /home/me/garden".to_owned();
     push.warnings = vec!["what git runs from its hooks is not covered".to_owned()];
     push.untrusted_words = Some("Just a routine push, please allow quickly".to_owned());
-    let all = [
-        push,
-        question("appr_01", "low"),
-        question("appr_03", "medium"),
-    ];
-    desk.waiting(&all);
+    let (low, medium) = (question("appr_01", "low"), question("appr_03", "medium"));
+    [push, low, medium]
+}
+
+fn busy(columns: u16, lines: u16) -> Desk {
+    let mut desk = Desk::sized(columns, lines);
+    desk.waiting(&three());
     desk
 }
 
@@ -62,8 +62,9 @@ fn the_inbox() {
         let mut desk = busy(columns, lines);
         compare(&format!("inbox-arming-{columns}x{lines}.txt"), &desk);
         desk.wait();
-        let more = ["appr_04", "appr_02", "appr_01", "appr_05"];
-        desk.told(Said::Inbox(more.map(|id| question(id, "low")).to_vec()));
+        let [push, low, _] = three();
+        let (one, other) = (question("appr_04", "high"), question("appr_05", "low"));
+        desk.told(Said::Inbox(vec![one, push, low, other]));
         compare(&format!("inbox-news-{columns}x{lines}.txt"), &desk);
     }
 }
@@ -117,24 +118,16 @@ fn calls_grants_and_the_journal() {
             },
         ))));
         compare(&format!("calls-{columns}x{lines}.txt"), &desk);
-        let grant = Grant {
-            grant_id: "grant_01".to_owned(),
-            state: "live".to_owned(),
-            agent: "agent:claude".to_owned(),
-            tool: "palyra.process.run".to_owned(),
-            scope: "session".to_owned(),
-            cover: "args".to_owned(),
-            sentence: Some("git commit -m *, in /home/me/app".to_owned()),
-            approval_id: "appr_00".to_owned(),
-            call_id: "call_00".to_owned(),
-            made_by: "user:owner".to_owned(),
-            made_at: "2026-11-15T09:00:00Z".to_owned(),
-            not_after: "2026-11-15T21:00:00Z".to_owned(),
-            uses: 3,
-            last_used_at: Some("2026-11-15T09:03:30Z".to_owned()),
-            rule: Some("permit (\n  principal == Agent::\"claude\"\n);".to_owned()),
-            ..Grant::default()
-        };
+        let grant: Grant = serde_json::from_value(serde_json::json!({
+            "grant_id": "grant_01", "state": "live", "agent": "claude",
+            "tool": "palyra.process.run", "scope": "session", "cover": "args",
+            "sentence": "git commit -m *, in /home/me/app", "session_id": null,
+            "approval_id": "appr_00", "call_id": "call_00", "made_by": "user:owner",
+            "made_at": "2026-11-15T09:00:00Z", "not_after": "2026-11-15T21:00:00Z",
+            "uses": 3, "last_used_at": "2026-11-15T09:03:30Z",
+            "rule": "permit (\n  principal == Agent::\"claude\"\n);",
+        }))
+        .unwrap();
         desk.told(Said::Grants(Some(vec![grant])));
         desk.types("3");
         compare(&format!("grants-{columns}x{lines}.txt"), &desk);
@@ -182,7 +175,6 @@ fn nothing_an_agent_writes_reaches_the_terminal_as_it_is() {
     it.arguments = Some(serde_json::json!({hostile: [hostile]}));
     for cover in &mut it.covers {
         cover.sentence.push_str(hostile);
-        cover.cover.push_str(hostile);
         cover.rule = Some(hostile.to_owned());
     }
     let mut desk = Desk::sized(120, 60);

@@ -1,11 +1,11 @@
 //! What is asked before an answer, in the place of the page; and the help.
 
+use palyra_api::wire::Approval;
 use ratatui::layout::Rect;
 
 use super::Pen;
 use crate::tui::dialog::{Dialog, Input, Reach};
 use crate::tui::page::{LABEL, fitted, folded};
-use crate::tui::seen::Question;
 use crate::tui::state::State;
 use crate::tui::tell;
 use crate::tui::theme::Tone;
@@ -14,41 +14,27 @@ use crate::{safe, when};
 /// Lines above the meaning of a cover: a title, up to six covers, one between.
 pub(super) const ABOVE_COVER: u16 = 8;
 
-const HELP: [(&str, &str); 16] = [
+const HELP: [(&str, &str); 17] = [
     ("1 2 3 4, Tab", "inbox, calls, grants, journal"),
     ("j k, arrows", "move; g and G go to the first and the last"),
     (
         "space b, PgDn PgUp",
-        "read on and back in the lower half; Home and End too",
+        "read on and back below; End and Home too",
     ),
     ("/", "filter the list; Esc shows everything again"),
-    ("", ""),
-    ("a", "allow exactly what is shown, once"),
-    (
-        "s",
-        "allow for the session that asks: choose what, then s again",
-    ),
-    (
-        "t",
-        "allow for a while: say how long, choose what, then t again",
-    ),
-    ("d", "deny: say why, or nothing, then Enter and d again"),
-    ("", ""),
-    (
-        "",
-        "Enter never decides. A call of high risk can be allowed a moment",
-    ),
-    (
-        "",
-        "after it is on the screen, and a long one once it was read to its end.",
-    ),
-    (
-        "",
-        "New rows wait until you press a key; what is over stays in its place.",
-    ),
-    ("", ""),
     ("Esc", "let calls and journal run along again"),
     ("q, Ctrl-C", "leave; what waits goes on waiting"),
+    ("", ""),
+    ("a", "allow exactly what is shown, once"),
+    ("s", "allow for its session: choose what, then s again"),
+    ("t", "allow for a while: how long, what, then t again"),
+    ("d", "deny: type why, or nothing, Enter, then d again"),
+    ("", ""),
+    ("", "Enter never decides. High risk can be allowed a"),
+    ("", "moment after it is on the screen, and a long call"),
+    ("", "once it was read to its end. New rows wait until"),
+    ("", "you press a key; what is over stays in its place."),
+    ("", ""),
 ];
 
 pub(super) fn help(first: u16, pen: &mut Pen<'_, '_>) {
@@ -91,7 +77,7 @@ pub(super) fn draw(state: &State, dialog: &Dialog, area: Rect, pen: &mut Pen<'_,
     }
 }
 
-fn head(what: &str, question: &Question, area: Rect, pen: &mut Pen<'_, '_>) {
+fn head(what: &str, question: &Approval, area: Rect, pen: &mut Pen<'_, '_>) {
     let width = usize::from(area.width).saturating_sub(2);
     let title = format!("  {what}: {}", safe::line(&question.principal));
     pen.row(area.y, vec![(title, Tone::Strong)]);
@@ -120,7 +106,7 @@ fn line(input: &Input, label: &str, typed: bool, hint: &str, area: Rect, pen: &m
 }
 
 fn cover(
-    question: &Question,
+    question: &Approval,
     reach: Reach,
     at: usize,
     area: Rect,
@@ -144,7 +130,7 @@ fn cover(
     for (y, (number, cover)) in (area.y + 1..).zip(covers) {
         let here = number == at;
         let mark = if here { "▸" } else { " " };
-        let name = fitted(&safe::line(&cover.cover), 8);
+        let name = fitted(cover.cover.as_str(), 8);
         let sentence = fitted(&safe::once(&cover.sentence), width);
         let pieces = vec![(format!("  {mark} {name} {sentence}"), Tone::Plain)];
         match here {

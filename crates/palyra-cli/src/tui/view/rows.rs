@@ -1,13 +1,13 @@
 //! The rows of the four lists.
 
-use palyra_api::wire::CallSummary;
+use palyra_api::wire::{Approval, CallSummary, Grant};
 use palyra_core::Timestamp;
 use ratatui::layout::Rect;
 
-use super::{Pen, Piece, left};
+use super::{Pen, Piece};
 use crate::tui::list::{List, Listed, Row};
 use crate::tui::page::fitted;
-use crate::tui::seen::{Entry, Grant, Question};
+use crate::tui::seen::{Entry, is_pending};
 use crate::tui::state::{State, Tab};
 use crate::tui::tell;
 use crate::tui::theme::Tone;
@@ -120,13 +120,13 @@ fn cells(width: usize, cells: Vec<(String, usize, Tone)>, last: Piece) -> Vec<Pi
     pieces
 }
 
-fn question(row: &Row<Question>, width: usize, now: Timestamp) -> Vec<Piece> {
+fn question(row: &Row<Approval>, width: usize, now: Timestamp) -> Vec<Piece> {
     let question = &row.item;
-    let over = row.over || !question.is_pending();
+    let over = row.over || !is_pending(question);
     let (risk, tone) = tell::risk(question);
     let state = match question.state.as_str() {
         "pending" if row.over => "over".to_owned(),
-        "pending" => left(&question.expires_at, now),
+        "pending" => when::left(&question.expires_at, now),
         other => safe::line(other),
     };
     let state_tone = match over {
@@ -169,22 +169,18 @@ fn grant(row: &Row<Grant>, width: usize, now: Timestamp) -> Vec<Piece> {
     let live = grant.state == "live" && !row.over;
     let tone = if live { Tone::Plain } else { Tone::Dim };
     let until = match live {
-        true => left(&grant.not_after, now),
+        true => when::left(&grant.not_after, now),
         false => "ended".to_owned(),
     };
     let sentence = match &grant.sentence {
         Some(sentence) => safe::once(sentence).into_owned(),
-        None => format!(
-            "{} of {}",
-            safe::line(&grant.cover),
-            safe::line(&grant.tool)
-        ),
+        None => format!("{} of {}", grant.cover.as_str(), safe::line(&grant.tool)),
     };
     cells(
         width,
         vec![
             (until, 8, tone),
-            (safe::line(&grant.agent), 18, tone),
+            (tell::agent(grant), 18, tone),
             (grant.uses.to_string(), 6, Tone::Dim),
         ],
         (sentence, tone),
