@@ -29,6 +29,7 @@ cvc5 cvc5
 bwrap bubblewrap
 dbus-run-session dbus-daemon
 gnome-keyring-daemon gnome-keyring
+tmux tmux
 NEEDS
 }
 
@@ -44,6 +45,7 @@ bookworm cvc5 1.0.*
 bookworm bubblewrap 0.8.*
 bookworm dbus-daemon 1.14.*
 bookworm gnome-keyring 42.*
+bookworm tmux 3.3*
 trixie git 1:2.47.*
 trixie nodejs 20.*
 trixie python3 3.13.*
@@ -52,6 +54,7 @@ trixie cvc5 1.1.*
 trixie bubblewrap 0.11.*
 trixie dbus-daemon 1.16.*
 trixie gnome-keyring 48.*
+trixie tmux 3.5*
 noble git 1:2.43.*
 noble nodejs 18.19.*
 noble python3 3.12.*
@@ -60,6 +63,7 @@ noble cvc5 1.1.*
 noble bubblewrap 0.9.*
 noble dbus-daemon 1.14.*
 noble gnome-keyring 46.*
+noble tmux 3.4*
 PINS
 }
 

@@ -89,6 +89,8 @@ pub enum Command {
     Calls(Calls),
     /// List the calls that wait for your answer; allow or deny them
     Approvals(Approvals),
+    /// Answer what waits and watch what runs, on one screen: inbox, calls, grants, journal
+    Tui,
     /// List what you allowed for a session or a while; take it back
     Grants(Grants),
     /// Set how a tool is treated: as policy says, always asked about, or off
@@ -116,7 +118,10 @@ impl Command {
     #[must_use]
     pub const fn whom(&self) -> Option<&AsAgent> {
         let whom = match self {
-            Self::Init(_) | Self::Completions(_) | Self::Man(_) | Self::ExitCodes => return None,
+            // The screen is for the person, and an agent decides nothing.
+            Self::Init(_) | Self::Tui | Self::Completions(_) | Self::Man(_) | Self::ExitCodes => {
+                return None;
+            }
             Self::Status(whom) | Self::Doctor(whom) => whom,
             Self::Exec(exec) => &exec.whom,
             Self::Call(call) => &call.whom,

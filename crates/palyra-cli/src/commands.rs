@@ -10,7 +10,7 @@ mod exec;
 mod grants;
 mod in_place;
 mod init;
-mod journal;
+pub(crate) mod journal;
 mod keeping;
 mod policy;
 mod postures;
@@ -29,6 +29,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::session::{Session, in_time};
+use crate::tui;
 
 /// Runs one command to its end.
 ///
@@ -51,6 +52,7 @@ pub async fn run(command: Command, output: Output) -> Result<Exit, Failure> {
         Command::Tools(args) => tools::run(&args.action, &session()?).await,
         Command::Calls(args) => calls::run(&args.action, &session()?).await,
         Command::Approvals(args) => approvals::run(&args.action, &session()?).await,
+        Command::Tui => tui::run(&session()?).await,
         Command::Grants(args) => grants::run(&args.action, &session()?).await,
         Command::Postures(args) => postures::run(&args.action, &session()?).await,
         Command::Journal(args) => journal::run(&args.action, &session()?).await,

@@ -452,6 +452,10 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "palyra tui",
+        &[("palyra tui", "look, allow and deny; `?` shows the keys")],
+    ),
+    (
         "palyra journal",
         &[(
             "palyra journal tail --follow",

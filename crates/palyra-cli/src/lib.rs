@@ -27,6 +27,7 @@ pub mod session;
 pub mod stdin;
 pub mod table;
 pub mod terminal;
+pub mod tui;
 pub mod values;
 pub mod when;
 pub mod witness;

@@ -196,7 +196,7 @@ fn kind_style(kind: &str) -> anstyle::Style {
 }
 
 /// An entry in a few words, harmless to a terminal; one from a newer daemon, as it is.
-fn detail(entry: &JournalEntry) -> String {
+pub(crate) fn detail(entry: &JournalEntry) -> String {
     match serde_json::from_value::<Entry>(with_messages(entry.entry.clone())) {
         Ok(known) => safe::once(&words(&known)).into_owned(),
         Err(_) => safe::once(&compact(&entry.entry)).into_owned(),

@@ -1,5 +1,5 @@
-//! The binary as its users meet it. What needs a real daemon is tested with the daemon; here a
-//! fake one says its lines.
+//! The binary as its users meet it. What needs a real daemon is tested with the daemon, but for the
+//! screen of `palyra tui`; here a fake one says its lines.
 
 #![expect(
     clippy::unwrap_used,
@@ -14,4 +14,6 @@ mod palyra;
 mod policy;
 mod setup;
 mod starting;
+mod tmux;
+mod tui;
 mod words;
