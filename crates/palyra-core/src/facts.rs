@@ -265,13 +265,6 @@ impl Facts {
         self
     }
 
-    /// The same call, with what a person set for it.
-    #[must_use]
-    pub const fn with_posture(mut self, posture: Option<Posture>) -> Self {
-        self.posture = posture;
-        self
-    }
-
     /// The same call, with the files that run.
     #[must_use]
     pub fn with_code(mut self, code: Vec<CodeFact>) -> Self {
