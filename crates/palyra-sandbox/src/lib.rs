@@ -22,7 +22,7 @@
 //! | `call`, `helper`, `wire` | one call from the daemon's side, and the protocol |
 //! | `output`, `live`, `input` | what a call writes and reads, while it runs and afterwards |
 //! | `walls`, `surround`, `masks`, `landlock` | what a call may reach in the file system |
-//! | `program`, `pins` | which program, under which uid, and what is in the files that run |
+//! | `program`, `pins`, `roots` | which program, under which uid, and what is in the files that run |
 //! | `seccomp`, `bpf` | which system calls it may not make |
 //! | `ground` | what in a workspace is a secret or runs later, and what becomes of it |
 //! | `lookout` | masks that are lost while a call runs |
@@ -58,6 +58,7 @@ mod probing;
 mod process;
 mod program;
 mod quarantine;
+mod roots;
 mod sandbox;
 mod seccomp;
 mod surround;

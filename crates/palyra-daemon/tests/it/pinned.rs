@@ -254,4 +254,11 @@ fn ordinary_programs_run_as_before() {
         std::fs::remove_file(link).unwrap();
     }
     assert!(tried > 0, "nothing ordinary is installed");
+    // One file with many names acts by the one it is called by.
+    if Path::new("/usr/bin/xz").exists() {
+        symlink("/usr/bin/xz", workspace.join("unxz")).unwrap();
+        let ran = daemon.palyra(&["exec", "--", "./unxz", "--help"]);
+        let said = ran.expect_code(0).stdout;
+        assert!(said.contains("unxz"), "{said}");
+    }
 }

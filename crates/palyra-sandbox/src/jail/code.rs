@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use super::target::Refusal;
 use crate::pins::{self, MOST_BYTES};
 use crate::program;
-use crate::tier_c::cage::CodeCopy;
+use crate::tier_c::copies::CodeCopy;
 use crate::wire::{CodeCheck, Decided, Work};
 
 /// What is started.

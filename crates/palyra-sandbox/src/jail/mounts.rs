@@ -22,7 +22,8 @@ use super::target::{Refusal, changed};
 use crate::ground::policy::{Guard, Hold};
 use crate::program;
 use crate::sys::{self, MountAttr};
-use crate::tier_c::cage::{Cage, CodeCopy, Step};
+use crate::tier_c::cage::{Cage, Step};
+use crate::tier_c::copies::CodeCopy;
 use crate::wire::MOVED;
 
 const RDONLY: u64 = 0x1;

@@ -7,12 +7,13 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use palyra_core::Pinned;
 use palyra_core::plan::{EgressEnforcementMode, FileId, ProcView};
-use palyra_core::{CodePart, Content, Digest, Pinned};
 use serde::{Deserialize, Serialize};
 
+use super::copies::{CodeCopy, copies};
 use super::host::{Host, SystemFolder};
-use crate::ground::policy::{Guard, Hold};
+use crate::ground::policy::Guard;
 
 /// What the cage of one call is made from.
 #[derive(Debug, Clone)]
@@ -172,18 +173,6 @@ impl Step {
     }
 }
 
-/// A file of the workspace that is copied for the call.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct CodeCopy {
-    /// Where in the workspace.
-    pub(crate) at: PathBuf,
-    /// Which file it was.
-    pub(crate) id: FileId,
-    pub(crate) size: u64,
-    /// What was in it.
-    pub(crate) content: Digest,
-}
-
 /// Why there can be no cage.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NoCage {
@@ -251,46 +240,6 @@ pub(crate) fn plan(host: &Host, wanted: &Wanted<'_>) -> Result<Cage, NoCage> {
             EgressEnforcementMode::None => false,
         },
         scratch: wanted.scratch,
-    })
-}
-
-/// How much of a workspace's own code is copied; what does not fit is compared and not copied.
-const MOST_COPIED: u64 = 256 << 20;
-
-/// The code that lies in the workspace, where another call may write to it while this one starts.
-fn copies<'a>(wanted: &'a Wanted<'_>) -> impl Iterator<Item = CodeCopy> + 'a {
-    let mut left = MOST_COPIED;
-    let mut taken = BTreeSet::new();
-    wanted.code.iter().filter_map(move |pinned| {
-        match pinned.part {
-            CodePart::Program | CodePart::Interpreter | CodePart::Operand => {}
-            // The call itself may be what makes it.
-            CodePart::Later => return None,
-        }
-        let (Content::Sha256(content), Some(seen)) = (pinned.content, pinned.seen) else {
-            return None;
-        };
-        let at = pinned.real.strip_prefix(wanted.workspace).ok()?;
-        // A copy on top of a mask would show what is masked.
-        let is_masked =
-            |guard: &Guard| guard.hold == Hold::Masked && at.starts_with(guard.at.path());
-        let hidden = wanted
-            .masked
-            .iter()
-            .any(|mask| pinned.real.starts_with(mask));
-        if hidden || wanted.guards.iter().any(is_masked) || !wanted.writable {
-            return None;
-        }
-        if at.as_os_str().is_empty() {
-            return None;
-        }
-        left = left.checked_sub(seen.size)?;
-        taken.insert(at.to_owned()).then(|| CodeCopy {
-            at: at.to_owned(),
-            id: seen.file,
-            size: seen.size,
-            content,
-        })
     })
 }
 
@@ -450,6 +399,7 @@ fn covers(wanted: &Wanted<'_>, steps: &[Step]) -> Vec<Step> {
 mod tests {
     use super::super::golden;
     use super::*;
+    use crate::ground::policy::Hold;
     use crate::ground::spot::Spot;
 
     fn host() -> Host {

@@ -7,6 +7,7 @@
 
 pub(crate) mod bubblewrap;
 pub(crate) mod cage;
+pub(crate) mod copies;
 #[cfg(test)]
 pub(crate) mod golden;
 pub(crate) mod host;
