@@ -205,14 +205,13 @@ impl Fold for GrantsFold {
 
     fn fold(&self, before: Option<&[u8]>, recorded: &Recorded) -> Option<Row> {
         let known = before.and_then(|value| serde_json::from_slice::<GrantRecord>(value).ok());
-        let record = match (known, &recorded.entry) {
-            (None, Entry::GrantMade { terms }) => made(terms, recorded)?,
-            (Some(mut record), entry) => {
-                step(&mut record, entry, recorded.at);
+        let record = match known {
+            Some(mut record) => {
+                step(&mut record, &recorded.entry, recorded.at);
                 record
             }
             // What was never made cannot end or be used.
-            (None, _) => return None,
+            None => made(recorded)?,
         };
         Some(Row {
             key: record.terms.id.to_string(),
@@ -222,10 +221,13 @@ impl Fold for GrantsFold {
     }
 }
 
-fn made(terms: &GrantTerms, recorded: &Recorded) -> Option<GrantRecord> {
+fn made(recorded: &Recorded) -> Option<GrantRecord> {
+    let Entry::GrantMade { terms } = &recorded.entry else {
+        return None;
+    };
     // One that lies about its own name serves nobody.
     (recorded.stream == terms.id.as_str()).then(|| GrantRecord {
-        terms: terms.clone(),
+        terms: GrantTerms::clone(terms),
         made_at: recorded.at,
         state: GrantState::Live,
         ended_at: None,
@@ -238,17 +240,16 @@ fn made(terms: &GrantTerms, recorded: &Recorded) -> Option<GrantRecord> {
 
 /// A later entry. What ended stays ended, whatever follows.
 fn step(record: &mut GrantRecord, entry: &Entry, at: Timestamp) {
-    match (record.state, entry) {
-        (GrantState::Live, Entry::GrantEnded { why, by }) => {
-            record.state = GrantState::Ended;
-            record.ended_at = Some(at);
-            record.why_ended = Some(*why);
-            record.ended_by.clone_from(by);
-        }
-        (_, Entry::Admitted { .. }) => {
-            record.uses += 1;
-            record.last_used_at = Some(at);
-        }
-        (GrantState::Live | GrantState::Ended, _) => {}
+    if let Entry::GrantEnded { why, by } = entry
+        && record.state == GrantState::Live
+    {
+        record.state = GrantState::Ended;
+        record.ended_at = Some(at);
+        record.why_ended = Some(*why);
+        record.ended_by.clone_from(by);
+    }
+    if let Entry::Admitted { .. } = entry {
+        record.uses += 1;
+        record.last_used_at = Some(at);
     }
 }

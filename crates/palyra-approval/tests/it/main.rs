@@ -3,5 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "the helpers of tests fail as tests do")]
 
 mod fixture;
+mod grants;
 mod lifecycle;
 mod property;

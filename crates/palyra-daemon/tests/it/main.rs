@@ -17,6 +17,7 @@ mod crash;
 mod doctor;
 mod exec;
 mod floods;
+mod grants;
 mod guarantees;
 mod keeping;
 mod lifecycle;

@@ -8,8 +8,8 @@ use palyra_core::facts::{Channel, Origin};
 use palyra_core::json::canonical_bytes;
 use palyra_core::{
     AgentName, ApprovalDecision, ApprovalId, Backing, Blob, BlobKind, CallDigest, CallId, Denial,
-    DenialCode, DeviceId, Digest, DigestKey, Ending, ExecutionReport, PlanDigest, PlanSeal,
-    Principal, RunId, Timestamp, UserName,
+    DenialCode, DeviceId, Digest, DigestKey, Ending, ExecutionReport, GrantId, GrantTerms,
+    PlanDigest, PlanSeal, Principal, Reach, RunId, ScopeKind, Timestamp, UserName, WhyEnded,
 };
 use palyra_journal::{CallRecorder, Expected, JournalStore};
 use serde_json::json;
@@ -463,4 +463,78 @@ async fn the_corridor_takes_the_recorder_for_its_ledger() {
     assert_eq!(output, reply.reply);
     assert_eq!(attestation.plan, *facts.plan());
     assert_eq!(journal.unattested().unwrap(), []);
+}
+
+/// A grant for what `echo` does, as a person gave it.
+async fn granted(journal: &JournalStore) -> GrantId {
+    let id = GrantId::mint(NOW);
+    let terms = GrantTerms {
+        id: id.clone(),
+        approval: ApprovalId::mint(NOW),
+        call: call(),
+        agent: "claude".parse().unwrap(),
+        user: UserName::owner(),
+        tool: "palyra.echo".parse().unwrap(),
+        reach: Reach::Window,
+        cover: ScopeKind::Tool,
+        key: DigestKey::from_bytes([1; 32]).scope_key(&[b"tool"]),
+        session: None,
+        not_after: NOW,
+        made_by: UserName::owner(),
+        facts: Blob::new(BlobKind::Facts, b"{}".to_vec()).commitment(),
+    };
+    let made = Entry::GrantMade {
+        terms: Box::new(terms),
+    };
+    journal
+        .append_if(Stream::Grant(id.clone()), Expected::NoStream, vec![made])
+        .await
+        .unwrap();
+    id
+}
+
+#[tokio::test]
+async fn case_14_a_grant_that_ended_after_the_decision_admits_nothing() {
+    let place = Place::new();
+    let journal = place.open();
+    let grant = granted(&journal).await;
+    let backing = Backing::Standing(grant.clone());
+    let admit_under = async |backing: &Backing| {
+        let own = call();
+        let mut recorder = recorder(&journal, &own, Answer::Permit);
+        let (digest, plan) = (digest("echo"), plan(&own));
+        let admitted = recorder.admit(intent(&own, &digest, &plan, Some(backing)));
+        (
+            admitted.await,
+            journal.read_stream(&Stream::Call(own)).unwrap(),
+        )
+    };
+    // As long as it is in force it serves many, and is not spent.
+    for _ in 0..3 {
+        let (admitted, entries) = admit_under(&backing).await;
+        admitted.unwrap();
+        let Some(Entry::Admitted {
+            approval,
+            grant: of,
+            ..
+        }) = entries.last().map(|recorded| &recorded.entry)
+        else {
+            panic!("{entries:?}")
+        };
+        assert_eq!((approval, of.as_ref()), (&None, Some(&grant)));
+    }
+    let ended = Entry::GrantEnded {
+        why: WhyEnded::Revoked,
+        by: Some(UserName::owner()),
+    };
+    journal
+        .append_if(Stream::Grant(grant), Expected::Revision(1), vec![ended])
+        .await
+        .unwrap();
+    let never_made = Backing::Standing(GrantId::mint(NOW));
+    for backing in [&backing, &never_made] {
+        let (admitted, entries) = admit_under(backing).await;
+        assert_eq!(admitted.unwrap_err().code, DenialCode::GrantSpent);
+        assert!(entries.is_empty(), "{entries:?}");
+    }
 }
