@@ -107,7 +107,7 @@ impl State {
         now: Timestamp,
     ) -> Vec<Order> {
         if key.leaves(true) {
-            return vec![Order::Quit];
+            return self.leave();
         }
         if dialog.input().is_some() {
             return self.key_in_line(dialog, key, now);

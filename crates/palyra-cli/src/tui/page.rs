@@ -215,10 +215,15 @@ pub fn folded(text: &str, width: usize) -> Vec<String> {
             pieces.push(whole.to_owned());
             return pieces;
         }
-        // Not further back than a third: a path or a digest would leave the line half empty.
+        // Not further back than a third: a path or a digest would leave the line half empty. And not
+        // among several spaces: how many there are would not be seen.
         let space = whole.rfind(' ').map(|at| at + 1);
-        let at = space.filter(|at| at * 3 >= end * 2).unwrap_or(end);
-        let (piece, left) = rest.split_at(at);
+        let single = |at: usize| {
+            let (before, after) = rest.split_at(at);
+            !before.ends_with("  ") && !after.starts_with(' ')
+        };
+        let at = space.filter(|at| at * 3 >= end * 2 && single(*at));
+        let (piece, left) = rest.split_at(at.unwrap_or(end));
         pieces.push(piece.to_owned());
         rest = left;
     }
@@ -317,6 +322,7 @@ mod tests {
         assert_eq!(folded("ab漢字", 3), ["ab", "漢", "字"]);
         assert_eq!(folded("", 3), [""]);
         assert_eq!(folded("one two three", 9), ["one two ", "three"]);
+        assert_eq!(folded("one two  three", 10), ["one two  t", "hree"]);
         assert_eq!(folded("a /very/long/path", 9), ["a /very/l", "ong/path"]);
         assert_eq!(fitted("abcdef", 4), "abc…");
         assert_eq!(fitted("ab", 4), "ab  ");

@@ -72,7 +72,7 @@ impl State {
                     let why = safe::once(&why).into_owned();
                     self.link = Link::Lost { since: now, why };
                 }
-                self.sending = None;
+                (self.sending, self.leaving) = (None, false);
             }
             Said::Inbox(questions) => self.inbox.take(questions),
             Said::Calls(calls) => self.calls.take(calls),
@@ -87,10 +87,13 @@ impl State {
                     self.say(&why, Tone::Bad);
                 }
             }
-            Said::Decided(question) => self.decided(*question),
+            Said::Decided(question) => {
+                self.decided(*question);
+                orders.extend(self.leaving.then_some(Order::Quit));
+            }
             Said::NotDecided { id, why } => {
                 if self.sending.as_ref() == Some(&id) {
-                    self.sending = None;
+                    (self.sending, self.leaving) = (None, false);
                 }
                 self.say(&why, Tone::Bad);
                 orders.push(Order::Look(Tab::Inbox, id));
@@ -199,6 +202,19 @@ impl State {
         (tab != Tab::Journal).then_some(Order::Look(tab, id))
     }
 
+    /// Leaves; an answer that is on its way arrives first, unless the person insists.
+    pub(super) fn leave(&mut self) -> Vec<Order> {
+        if self.sending.is_none() || self.leaving {
+            return vec![Order::Quit];
+        }
+        self.leaving = true;
+        self.say(
+            "the answer is on its way; q again leaves without it",
+            Tone::Care,
+        );
+        Vec::new()
+    }
+
     pub(super) fn say(&mut self, text: &str, tone: Tone) {
         self.notice = Some(Notice {
             text: safe::once(text).into_owned(),
@@ -208,7 +224,7 @@ impl State {
 
     fn key(&mut self, key: Key, now: Timestamp) -> Vec<Order> {
         match key {
-            key if key.leaves(false) => return vec![Order::Quit],
+            key if key.leaves(false) => return self.leave(),
             Key::Letter('?') => self.dialog = Some(Dialog::Help),
             Key::Letter('j') | Key::Down => self.step(1),
             Key::Letter('k') | Key::Up => self.step(-1),
