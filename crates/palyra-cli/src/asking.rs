@@ -99,7 +99,7 @@ fn listen(terminal: &OwnedFd, over: &AtomicBool) -> Option<Decision> {
     let mut line = Vec::new();
     while !over.load(Ordering::Acquire) {
         let mut ready = [PollFd::from_borrowed_fd(terminal.as_fd(), PollFlags::IN)];
-        if poll(&mut ready, Some(&a_while)) == Ok(0) {
+        if poll(&mut ready, Some(&a_while)) == Ok(0) || over.load(Ordering::Acquire) {
             continue;
         }
         let mut byte = [0];

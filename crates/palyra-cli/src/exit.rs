@@ -102,6 +102,7 @@ impl Meaning {
     fn of_outcome(outcome: Outcome, code: Option<&str>) -> Self {
         match outcome {
             Outcome::Completed => Self::Ok,
+            Outcome::Denied if code == Some("approval_pending") => Self::NotApproved,
             Outcome::Denied => Self::Denied,
             Outcome::ApprovalDenied | Outcome::ApprovalExpired => Self::NotApproved,
             Outcome::TimedOut => Self::TimedOut,
@@ -123,6 +124,8 @@ impl Meaning {
             | "budget_exhausted"
             | "secret_in_arguments"
             | "agent_paused"
+            | "no_approver"
+            | "tool_disabled"
             | "vault_locked"
             | "presence_needed" => Self::Denied,
             "approval_denied" | "approval_expired" | "approval_cancelled" | "grant_spent" => {

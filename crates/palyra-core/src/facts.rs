@@ -248,13 +248,6 @@ impl Facts {
         self
     }
 
-    /// The same call, with what a person set for it.
-    #[must_use]
-    pub const fn with_posture(mut self, posture: Option<Posture>) -> Self {
-        self.posture = posture;
-        self
-    }
-
     /// The same call, asked again at `now` with a person's answer in context.
     #[must_use]
     pub fn with_grant(mut self, grant: Grant, now: Timestamp) -> Self {

@@ -63,6 +63,8 @@ impl GatewayService {
                 match answer.wanted.reach {
                     Reach::Once => None,
                     Reach::Session | Reach::Window => {
+                        // A clock that was set back must not shorten what is given now.
+                        let now = self.0.latest.see(now);
                         Some(self.terms(caller, record, answer.wanted, now)?)
                     }
                 }

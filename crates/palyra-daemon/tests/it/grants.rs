@@ -211,7 +211,7 @@ fn case_06_a_long_command_is_not_allowed_until_it_was_shown() {
     let id = daemon.pending_approval();
     let decide = ["approvals", "decide", &id, "--decision", "allow"];
     let refused = daemon.palyra(&decide);
-    assert_eq!(refused.code, Some(4), "{}", refused.stderr);
+    assert_eq!(refused.code, Some(1), "{}", refused.stderr);
     assert!(refused.stderr.contains("--full"), "{}", refused.stderr);
     let full = json(&daemon, &["approvals", "show", &id, "--full"]);
     assert!(full["full"].as_str().unwrap().contains(" payload "));

@@ -22,7 +22,7 @@ use palyra_gateway::{
     ProposedCall, Refusal, Settings,
 };
 use palyra_identity::AgentsFold;
-use palyra_journal::{JournalKeys, JournalStore};
+use palyra_journal::{BlobKey, JournalKeys, JournalStore};
 use palyra_policy::Baseline;
 use palyra_sandbox::{Sandbox, SandboxSettings};
 
@@ -34,7 +34,7 @@ pub(crate) struct House {
     pub(crate) agent: Caller,
     pub(crate) workspace: PathBuf,
     pub(crate) clock: Arc<Hands>,
-    keys: JournalKeys,
+    keys: String,
     folder: tempfile::TempDir,
 }
 
@@ -64,7 +64,7 @@ fn close(folder: &std::path::Path) {
 async fn gateway(
     home: &Path,
     clock: &Arc<Hands>,
-    keys: JournalKeys,
+    keys: &str,
     key: u8,
     approval_wait: Duration,
 ) -> GatewayService {
@@ -87,6 +87,7 @@ async fn gateway(
         Box::new(PolicyBesideFold),
         Box::new(palyra_gateway::vault::VaultFold),
     ];
+    let keys = JournalKeys::from_text(keys, BlobKey::from_bytes(&[7; 32])).unwrap();
     let journal = JournalStore::open(&own.join("journal"), folds, Arc::clone(&clock), keys);
     let place = PolicyPlace {
         folder: home.join("policies"),
@@ -132,7 +133,8 @@ impl House {
         close(&home.join("palyra"));
         std::fs::write(home.join("policies/own.cedar"), policies).unwrap();
         let (clock, keys) = (Arc::new(Hands::default()), JournalKeys::generate().unwrap());
-        let gateway = gateway(&home, &clock, keys.clone(), key, wait).await;
+        let keys = keys.to_text();
+        let gateway = gateway(&home, &clock, &keys, key, wait).await;
         let name = UserName::owner();
         let owner = Caller::on_new_run(Principal::User { name }, clock.as_ref());
         let workspace = home.join("workspace");
@@ -154,7 +156,7 @@ impl House {
         let home = self.folder.path().canonicalize().unwrap();
         self.gateway.stop(Duration::ZERO).await;
         drop(self.gateway);
-        let gateway = gateway(&home, &self.clock, self.keys.clone(), key, wait).await;
+        let gateway = gateway(&home, &self.clock, &self.keys, key, wait).await;
         Self { gateway, ..self }
     }
 
