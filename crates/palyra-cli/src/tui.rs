@@ -5,8 +5,10 @@
 //! the daemon. This file is the loop between them. The list never moves under the cursor ([`list`]),
 //! what was not read cannot be allowed ([`page`]), and nothing is decided by Enter ([`dialog`]).
 
+mod answering;
 pub mod dialog;
 pub mod feed;
+pub mod keys;
 pub mod list;
 pub mod page;
 pub mod screen;

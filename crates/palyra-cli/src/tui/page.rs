@@ -202,35 +202,51 @@ impl Page {
     }
 }
 
-/// A text in pieces of at most this width. Broken anywhere: where it is broken means nothing.
+/// A text in pieces of at most this width, every character in one of them. Broken after a space where
+/// one is near, and anywhere else.
 #[must_use]
 pub fn folded(text: &str, width: usize) -> Vec<String> {
-    let mut pieces = vec![String::new()];
-    let mut used = 0;
-    for letter in text.chars() {
-        let wide = letter.width().unwrap_or(0);
-        if used + wide > width && used > 0 {
-            pieces.push(String::new());
-            used = 0;
+    let mut pieces = Vec::new();
+    let mut rest = text;
+    loop {
+        let end = fits(rest, width);
+        let (whole, left) = rest.split_at(end);
+        if left.is_empty() {
+            pieces.push(whole.to_owned());
+            return pieces;
         }
-        used += wide;
-        if let Some(piece) = pieces.last_mut() {
-            piece.push(letter);
+        // Not further back than a third: a path or a digest would leave the line half empty. And not
+        // among several spaces: how many there are would not be seen.
+        let space = whole.rfind(' ').map(|at| at + 1);
+        let single = |at: usize| {
+            let (before, after) = rest.split_at(at);
+            !before.ends_with("  ") && !after.starts_with(' ')
+        };
+        let at = space.filter(|at| at * 3 >= end * 2 && single(*at));
+        let (piece, left) = rest.split_at(at.unwrap_or(end));
+        pieces.push(piece.to_owned());
+        rest = left;
+    }
+}
+
+/// How many bytes of a text fit into this width; at least one character.
+fn fits(text: &str, width: usize) -> usize {
+    let mut used = 0;
+    for (at, letter) in text.char_indices() {
+        used += letter.width().unwrap_or(0);
+        if used > width && at > 0 {
+            return at;
         }
     }
-    pieces
+    text.len()
 }
 
 /// A text in exactly this width: filled up, or cut with a mark.
 #[must_use]
 pub fn fitted(text: &str, width: usize) -> String {
-    let mut pieces = folded(text, width);
-    let whole = pieces.len() == 1;
-    if !whole {
-        pieces = folded(text, width.saturating_sub(1).max(1));
-    }
-    let mut first = pieces.into_iter().next().unwrap_or_default();
-    if !whole {
+    let mut first = text.to_owned();
+    if fits(text, width) < text.len() {
+        first.truncate(fits(text, width.saturating_sub(1)));
         first.push('…');
     }
     let used = unicode_width::UnicodeWidthStr::width(first.as_str());
@@ -305,6 +321,9 @@ mod tests {
         assert_eq!(folded("abcdef", 4), ["abcd", "ef"]);
         assert_eq!(folded("ab漢字", 3), ["ab", "漢", "字"]);
         assert_eq!(folded("", 3), [""]);
+        assert_eq!(folded("one two three", 9), ["one two ", "three"]);
+        assert_eq!(folded("one two  three", 10), ["one two  t", "hree"]);
+        assert_eq!(folded("a /very/long/path", 9), ["a /very/l", "ong/path"]);
         assert_eq!(fitted("abcdef", 4), "abc…");
         assert_eq!(fitted("ab", 4), "ab  ");
         assert_eq!(fitted("ab漢字", 4), "ab… ");

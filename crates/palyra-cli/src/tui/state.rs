@@ -167,6 +167,8 @@ pub struct State {
     pub chosen: bool,
     /// The approval whose answer is on its way.
     pub sending: Option<String>,
+    /// Whether the person leaves as soon as it arrived.
+    pub leaving: bool,
 }
 
 impl State {
@@ -190,6 +192,7 @@ impl State {
             detail: None,
             chosen: false,
             sending: None,
+            leaving: false,
         };
         state.resize(columns, lines);
         state

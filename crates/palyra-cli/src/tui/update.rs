@@ -1,11 +1,13 @@
 //! What happens, and what follows from it. Pure: the time comes in, orders go out.
+//!
+//! What answers a question is in `answering`.
 
-use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use palyra_api::wire::{Approval, CoverKind, Decide, Decision, JournalEntry, Reach as Scope};
-use palyra_core::{Span, Timestamp};
-use ratatui::crossterm;
+use palyra_api::wire::{Approval, JournalEntry};
+use palyra_core::Timestamp;
+use ratatui::crossterm::event::Event;
 
 use super::dialog::{Dialog, Input, Reach};
+use super::keys::Key;
 use super::page::Page;
 use super::seen::Entry;
 use super::state::{Detail, ENTRIES, Link, Notice, Order, Said, State, Tab};
@@ -13,52 +15,43 @@ use super::theme::Tone;
 use super::{tell, view};
 use crate::safe;
 
-/// What a window lasts unless the person types something else.
-const USUAL_LENGTH: &str = "15m";
-
 impl State {
     /// Something happened at the terminal.
     pub fn typed(&mut self, event: &Event, now: Timestamp) -> Vec<Order> {
-        let mut orders = Vec::new();
+        let key = Key::of(event);
         if view::too_small(self.size) && !matches!(event, Event::Resize(..)) {
-            return leaves(event).then_some(Order::Quit).into_iter().collect();
+            // Nothing is shown, so nothing else can be meant.
+            let leaves = key.is_some_and(|key| key.leaves(false));
+            return leaves.then_some(Order::Quit).into_iter().collect();
         }
-        let in_sight: Vec<String> = match self.tab {
-            Tab::Inbox => self
-                .inbox
-                .on_screen()
-                .map(|(row, _)| row.item.approval_id.clone())
-                .collect(),
-            Tab::Calls | Tab::Grants | Tab::Journal => Vec::new(),
-        };
-        match event {
-            Event::Key(key) if key.kind != KeyEventKind::Release => {
+        let in_sight = self.questions_in_sight();
+        let mut orders = Vec::new();
+        match (event, key) {
+            (_, Some(key)) => {
                 self.notice = None;
                 orders = match self.dialog.take() {
-                    Some(dialog) => self.key_in_dialog(dialog, *key, now),
-                    None => self.key(*key, now),
+                    Some(dialog) => self.key_in_dialog(dialog, key, now),
+                    None => self.key(key, now),
                 };
                 // What came meanwhile is drawn once the key has done what it was pressed for.
                 if self.dialog.is_none() {
                     self.settle();
                 }
             }
-            // Pasted text is never keys: it could hold the letter that allows.
-            Event::Paste(text) => {
-                if let Some(input) = self.dialog.as_mut().and_then(Dialog::input) {
-                    input.paste(text);
-                    self.filter_as_typed();
-                }
-            }
-            Event::Resize(columns, lines) => self.resize(*columns, *lines),
-            Event::Key(_) | Event::Mouse(_) | Event::FocusGained | Event::FocusLost => {}
+            (Event::Paste(text), None) => self.pasted(text),
+            (Event::Resize(columns, lines), None) => self.resize(*columns, *lines),
+            (Event::Key(_) | Event::Mouse(_) | Event::FocusGained | Event::FocusLost, None) => {}
         }
         // What a key brought into sight was not what it was pressed for.
-        let chosen = self
-            .cursor()
-            .is_some_and(|id| in_sight.iter().any(|seen| seen == id));
+        let cursor = self.cursor();
+        let chosen = cursor.is_some_and(|id| in_sight.iter().any(|seen| seen == id));
         orders.extend(self.follow_cursor(chosen, now));
         orders
+    }
+
+    fn questions_in_sight(&self) -> Vec<String> {
+        let rows = self.inbox.on_screen().filter(|_| self.tab == Tab::Inbox);
+        rows.map(|(row, _)| row.item.approval_id.clone()).collect()
     }
 
     /// The daemon's side told something.
@@ -79,7 +72,7 @@ impl State {
                     let why = safe::once(&why).into_owned();
                     self.link = Link::Lost { since: now, why };
                 }
-                self.sending = None;
+                (self.sending, self.leaving) = (None, false);
             }
             Said::Inbox(questions) => self.inbox.take(questions),
             Said::Calls(calls) => self.calls.take(calls),
@@ -94,10 +87,13 @@ impl State {
                     self.say(&why, Tone::Bad);
                 }
             }
-            Said::Decided(question) => self.decided(*question),
+            Said::Decided(question) => {
+                self.decided(*question);
+                orders.extend(self.leaving.then_some(Order::Quit));
+            }
             Said::NotDecided { id, why } => {
                 if self.sending.as_ref() == Some(&id) {
-                    self.sending = None;
+                    (self.sending, self.leaving) = (None, false);
                 }
                 self.say(&why, Tone::Bad);
                 orders.push(Order::Look(Tab::Inbox, id));
@@ -206,307 +202,61 @@ impl State {
         (tab != Tab::Journal).then_some(Order::Look(tab, id))
     }
 
-    fn say(&mut self, text: &str, tone: Tone) {
+    /// Leaves; an answer that is on its way arrives first, unless the person insists.
+    pub(super) fn leave(&mut self) -> Vec<Order> {
+        if self.sending.is_none() || self.leaving {
+            return vec![Order::Quit];
+        }
+        self.leaving = true;
+        self.say(
+            "the answer is on its way; q again leaves without it",
+            Tone::Care,
+        );
+        Vec::new()
+    }
+
+    pub(super) fn say(&mut self, text: &str, tone: Tone) {
         self.notice = Some(Notice {
             text: safe::once(text).into_owned(),
             tone,
         });
     }
 
-    fn key(&mut self, key: KeyEvent, now: Timestamp) -> Vec<Order> {
-        let control = key.modifiers.contains(KeyModifiers::CONTROL);
-        match key.code {
-            KeyCode::Char('c') if control => return vec![Order::Quit],
-            KeyCode::Char('d') if control => self.page.turn(true),
-            KeyCode::Char('u') if control => self.page.turn(false),
-            KeyCode::Char(_) if control || key.modifiers.contains(KeyModifiers::ALT) => {}
-            KeyCode::Char('q') => return vec![Order::Quit],
-            KeyCode::Char('?') => self.dialog = Some(Dialog::Help),
-            KeyCode::Char('j') | KeyCode::Down => self.step(1),
-            KeyCode::Char('k') | KeyCode::Up => self.step(-1),
-            KeyCode::Char('g') => self.step(isize::MIN / 2),
-            KeyCode::Char('G') => self.step(isize::MAX / 2),
-            KeyCode::Char(' ') | KeyCode::PageDown => self.page.turn(true),
-            KeyCode::Char('b') | KeyCode::PageUp => self.page.turn(false),
-            KeyCode::Home => self.page.scroll(isize::MIN / 2),
-            KeyCode::End => self.page.scroll(isize::MAX / 2),
-            KeyCode::Char('1') => self.tab = Tab::Inbox,
-            KeyCode::Char('2') => self.tab = Tab::Calls,
-            KeyCode::Char('3') => self.tab = Tab::Grants,
-            KeyCode::Char('4') => self.tab = Tab::Journal,
-            KeyCode::Tab => self.tab = self.tab.further(1),
-            KeyCode::BackTab => self.tab = self.tab.further(3),
-            KeyCode::Esc if !self.filter().is_empty() => self.set_filter(""),
-            KeyCode::Esc => self.let_go(),
-            KeyCode::Char('/') => {
+    fn key(&mut self, key: Key, now: Timestamp) -> Vec<Order> {
+        match key {
+            key if key.leaves(false) => return self.leave(),
+            Key::Letter('?') => self.dialog = Some(Dialog::Help),
+            Key::Letter('j') | Key::Down => self.step(1),
+            Key::Letter('k') | Key::Up => self.step(-1),
+            Key::Letter('g') => self.step(isize::MIN / 2),
+            Key::Letter('G') => self.step(isize::MAX / 2),
+            Key::Letter(' ') | Key::Control('d') | Key::PageDown => self.page.turn(true),
+            Key::Letter('b') | Key::Control('u') | Key::PageUp => self.page.turn(false),
+            Key::Home => self.page.scroll(isize::MIN / 2),
+            Key::End => self.page.scroll(isize::MAX / 2),
+            Key::Letter('1') => self.tab = Tab::Inbox,
+            Key::Letter('2') => self.tab = Tab::Calls,
+            Key::Letter('3') => self.tab = Tab::Grants,
+            Key::Letter('4') => self.tab = Tab::Journal,
+            Key::Tab => self.tab = self.tab.further(1),
+            Key::BackTab => self.tab = self.tab.further(3),
+            Key::Escape if !self.filter().is_empty() => self.set_filter(""),
+            Key::Escape => self.let_go(),
+            Key::Letter('/') => {
                 let before = self.filter().to_owned();
                 let input = Input::holding(&before);
                 self.dialog = Some(Dialog::Filter { input, before });
             }
-            KeyCode::Char('a') => return self.allow_once(now),
-            KeyCode::Char('s') => self.ask_cover(Reach::Session, now),
-            KeyCode::Char('t') => self.ask_length(now),
-            KeyCode::Char('d') => self.ask_reason(),
-            KeyCode::Enter => self.say(
+            Key::Letter('a') => return self.allow_once(now),
+            Key::Letter('s') => self.ask_cover(Reach::Session, now),
+            Key::Letter('t') => self.ask_length(now),
+            Key::Letter('d') => self.ask_reason(),
+            Key::Enter => self.say(
                 "Enter decides nothing: a allows once, d denies, ? shows all keys",
                 Tone::Dim,
             ),
-            _ => {}
+            Key::Letter(_) | Key::Control(_) | Key::Backspace => {}
         }
         Vec::new()
     }
-
-    fn allow_once(&mut self, now: Timestamp) -> Vec<Order> {
-        match self.allowable(now) {
-            Ok(question) => {
-                let answer = yes(question);
-                let id = question.approval_id.clone();
-                self.send(id, answer)
-            }
-            Err(why) => {
-                self.say(&why, Tone::Care);
-                Vec::new()
-            }
-        }
-    }
-
-    fn send(&mut self, id: String, answer: Decide) -> Vec<Order> {
-        self.sending = Some(id.clone());
-        vec![Order::Decide(id, answer)]
-    }
-
-    fn ask_reason(&mut self) {
-        match self.answerable() {
-            Ok(question) => {
-                self.dialog = Some(Dialog::Reason {
-                    id: question.approval_id.clone(),
-                    input: Input::default(),
-                    typed: false,
-                });
-            }
-            Err(why) => self.say(&why, Tone::Care),
-        }
-    }
-
-    fn ask_length(&mut self, now: Timestamp) {
-        match self.grantable(now) {
-            Ok(id) => {
-                self.dialog = Some(Dialog::Length {
-                    id,
-                    input: Input::holding(USUAL_LENGTH),
-                    wrong: None,
-                });
-            }
-            Err(why) => self.say(&why, Tone::Care),
-        }
-    }
-
-    fn ask_cover(&mut self, reach: Reach, now: Timestamp) {
-        match self.grantable(now) {
-            Ok(id) => {
-                let narrowest = self.question().map_or(0, |question| {
-                    let exact = question
-                        .covers
-                        .iter()
-                        .position(|it| it.cover == CoverKind::Exact);
-                    exact.unwrap_or(0)
-                });
-                self.show_cover(id, reach, narrowest, now);
-            }
-            Err(why) => self.say(&why, Tone::Care),
-        }
-    }
-
-    fn grantable(&self, now: Timestamp) -> Result<String, String> {
-        let question = self.allowable(now)?;
-        match question.covers.is_empty() {
-            true => Err("nothing wider is offered for this call: a allows it once".to_owned()),
-            false => Ok(question.approval_id.clone()),
-        }
-    }
-
-    fn show_cover(&mut self, id: String, reach: Reach, at: usize, now: Timestamp) {
-        let Some(cover) = self.question().and_then(|it| it.covers.get(at)) else {
-            return;
-        };
-        let area = view::areas(self.size).page;
-        let lines = view::cover_lines(area.height);
-        let mut page = Page::sized(area.width.into(), lines.into());
-        page.show(tell::cover(cover), now);
-        self.dialog = Some(Dialog::Cover {
-            id,
-            reach,
-            at,
-            page,
-        });
-    }
-
-    fn key_in_dialog(&mut self, mut dialog: Dialog, key: KeyEvent, now: Timestamp) -> Vec<Order> {
-        let control = key.modifiers.contains(KeyModifiers::CONTROL);
-        if control && key.code == KeyCode::Char('c') {
-            return vec![Order::Quit];
-        }
-        if let Some(input) = dialog.input() {
-            match key.code {
-                KeyCode::Backspace => input.pop(),
-                KeyCode::Char('u') if control => input.clear(),
-                KeyCode::Char('w') if control => input.pop_word(),
-                KeyCode::Char(letter) if !control => input.push(letter),
-                KeyCode::Enter => return self.typed_through(dialog, now),
-                KeyCode::Esc => return self.left(dialog),
-                _ => {}
-            }
-            self.dialog = Some(dialog);
-            self.filter_as_typed();
-            return Vec::new();
-        }
-        match dialog {
-            // Any key closes it.
-            Dialog::Help => {}
-            Dialog::Reason { id, input, typed } => match key.code {
-                KeyCode::Char('d') if typed => {
-                    let answer = no(input.given());
-                    return self.send(id, answer);
-                }
-                KeyCode::Esc => {}
-                KeyCode::Char('e') => {
-                    let typed = false;
-                    self.dialog = Some(Dialog::Reason { id, input, typed });
-                }
-                _ => self.dialog = Some(Dialog::Reason { id, input, typed }),
-            },
-            Dialog::Cover {
-                id,
-                reach,
-                at,
-                mut page,
-            } => match key.code {
-                KeyCode::Esc => {}
-                KeyCode::Char('j') | KeyCode::Down => {
-                    let last = self.question().map_or(0, |it| it.covers.len());
-                    let at = (at + 1).min(last.saturating_sub(1));
-                    self.show_cover(id, reach, at, now);
-                }
-                KeyCode::Char('k') | KeyCode::Up => {
-                    self.show_cover(id, reach, at.saturating_sub(1), now);
-                }
-                KeyCode::Char(letter) if letter == reach.letter() => {
-                    return self.grant(id, reach, at, now);
-                }
-                other => {
-                    match other {
-                        KeyCode::Char(' ') | KeyCode::PageDown => page.turn(true),
-                        KeyCode::Char('b') | KeyCode::PageUp => page.turn(false),
-                        KeyCode::Enter => {
-                            let letter = reach.letter();
-                            self.say(
-                                &format!("Enter decides nothing: {letter} allows this"),
-                                Tone::Dim,
-                            );
-                        }
-                        _ => {}
-                    }
-                    self.dialog = Some(Dialog::Cover {
-                        id,
-                        reach,
-                        at,
-                        page,
-                    });
-                }
-            },
-            Dialog::Filter { .. } | Dialog::Length { .. } => {}
-        }
-        Vec::new()
-    }
-
-    fn grant(&mut self, id: String, reach: Reach, at: usize, now: Timestamp) -> Vec<Order> {
-        let question = match self.allowable(now) {
-            Ok(question) => question,
-            Err(why) => {
-                self.say(&why, Tone::Care);
-                return Vec::new();
-            }
-        };
-        let Some(cover) = question
-            .covers
-            .get(at)
-            .filter(|_| question.approval_id == id)
-        else {
-            return Vec::new();
-        };
-        let (scope, lasts_ms) = match reach {
-            Reach::Session => (Scope::Session, None),
-            Reach::Window(Span(lasts)) => (Scope::Window, u64::try_from(lasts.as_millis()).ok()),
-        };
-        let answer = Decide {
-            scope,
-            cover: Some(cover.cover),
-            lasts_ms,
-            ..yes(question)
-        };
-        self.send(id, answer)
-    }
-
-    /// Enter after a line was typed: one step further, and never an answer.
-    fn typed_through(&mut self, dialog: Dialog, now: Timestamp) -> Vec<Order> {
-        match dialog {
-            Dialog::Reason { id, input, .. } => {
-                let typed = true;
-                self.dialog = Some(Dialog::Reason { id, input, typed });
-            }
-            Dialog::Length { id, input, .. } => match input.text().trim().parse::<Span>() {
-                Ok(span) => self.ask_cover(Reach::Window(span), now),
-                Err(wrong) => {
-                    let wrong = Some(wrong.to_string());
-                    self.dialog = Some(Dialog::Length { id, input, wrong });
-                }
-            },
-            Dialog::Filter { .. } | Dialog::Help | Dialog::Cover { .. } => {}
-        }
-        Vec::new()
-    }
-
-    /// Escape while a line was typed.
-    fn left(&mut self, dialog: Dialog) -> Vec<Order> {
-        if let Dialog::Filter { before, .. } = dialog {
-            self.set_filter(&before);
-        }
-        Vec::new()
-    }
-
-    fn filter_as_typed(&mut self) {
-        if let Some(Dialog::Filter { input, .. }) = &self.dialog {
-            let text = input.text().to_owned();
-            self.set_filter(&text);
-        }
-    }
-}
-
-/// Yes to exactly what was shown, once.
-fn yes(question: &Approval) -> Decide {
-    Decide {
-        decision: Decision::Allow,
-        shown: question.shown_code.clone(),
-        ..no(None)
-    }
-}
-
-fn no(reason: Option<String>) -> Decide {
-    Decide {
-        decision: Decision::Deny,
-        reason,
-        scope: Scope::Once,
-        cover: None,
-        lasts_ms: None,
-        shown: None,
-    }
-}
-
-/// Whether this leaves a screen on which nothing can be shown, and so nothing else can be meant.
-fn leaves(event: &Event) -> bool {
-    let Event::Key(key) = event else {
-        return false;
-    };
-    let control = key.modifiers.contains(KeyModifiers::CONTROL);
-    key.code == KeyCode::Char('q') || control && key.code == KeyCode::Char('c')
 }

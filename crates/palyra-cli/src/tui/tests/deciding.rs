@@ -365,3 +365,29 @@ fn tabs_go_around() {
     desk.key(KeyCode::BackTab);
     assert_eq!(desk.state.tab, Tab::Journal);
 }
+
+#[test]
+fn an_answer_arrives_before_the_screen_is_left() {
+    let mut desk = Desk::new();
+    desk.waiting(&two());
+    desk.wait();
+    assert_eq!(desk.types("aq"), allow("a1"), "it is not left yet");
+    let mut allowed = question("a1", "low");
+    allowed.state = "allowed".to_owned();
+    let orders = desk.told(Said::Decided(Box::new(allowed)));
+    assert_eq!(orders, [Order::Quit]);
+    // One that was refused is shown, and who insists leaves at once.
+    let mut desk = Desk::new();
+    desk.waiting(&two());
+    desk.wait();
+    desk.types("aq");
+    let (id, why) = ("a1".to_owned(), "no".to_owned());
+    let orders = desk.told(Said::NotDecided { id, why });
+    assert!(!orders.contains(&Order::Quit));
+    assert_eq!(desk.types("q"), [Order::Quit]);
+    let mut desk = Desk::new();
+    desk.waiting(&two());
+    desk.wait();
+    desk.types("aq");
+    assert_eq!(desk.types("q"), [Order::Quit]);
+}
