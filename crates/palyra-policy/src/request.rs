@@ -164,6 +164,8 @@ actions! {
     TokenManage: Api = "token.manage", "issue or revoke tokens of";
     /// Erase contents from the journal, back it up, make its projections anew.
     JournalManage: Api = "journal.manage", "manage the journal of";
+    /// See what was taken away from workspaces, and put it back.
+    QuarantineManage: Api = "quarantine.manage", "manage the quarantine of";
     /// Take other policies into use.
     PolicyActivate: Api = "policy.activate", "change the policies of";
     /// Return to earlier policies.
