@@ -129,7 +129,7 @@ actions! {
     /// Store a secret.
     VaultPut: Api = "vault.put", "store";
     /// Rotate a secret or the key of all.
-    VaultRotate: Api = "vault.rotate", "rotate";
+    VaultRotate: Api = "vault.rotate", "change the vault key of";
     /// Delete a timer.
     CronDelete: Api = "cron.delete", "delete a timer of";
     /// Ask a person about that.
