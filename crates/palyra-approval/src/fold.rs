@@ -55,6 +55,7 @@ impl Fold for ApprovalsFold {
             | Entry::Flooded { .. }
             | Entry::DaemonStarted { .. }
             | Entry::AppendedOnce { .. }
+            | Entry::QuarantineRestored { .. }
             | Entry::BlobErased { .. }
             | Entry::ProjectionMended { .. }
             | Entry::VaultChanged { .. }
@@ -190,6 +191,7 @@ fn end(record: &mut ApprovalRecord, recorded: &Recorded) {
         | Entry::Flooded { .. }
         | Entry::DaemonStarted { .. }
         | Entry::AppendedOnce { .. }
+        | Entry::QuarantineRestored { .. }
         | Entry::BlobErased { .. }
         | Entry::ProjectionMended { .. }
         | Entry::VaultChanged { .. }

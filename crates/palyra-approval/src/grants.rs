@@ -199,6 +199,7 @@ impl Fold for GrantsFold {
             | Entry::VaultChanged { .. }
             | Entry::SecretAccessed { .. }
             | Entry::SecretInArguments { .. }
+            | Entry::QuarantineRestored { .. }
             | Entry::KeyRotated { .. } => None,
         }
     }

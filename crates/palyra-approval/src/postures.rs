@@ -77,6 +77,7 @@ impl Fold for PosturesFold {
             | Entry::VaultChanged { .. }
             | Entry::SecretAccessed { .. }
             | Entry::SecretInArguments { .. }
+            | Entry::QuarantineRestored { .. }
             | Entry::KeyRotated { .. } => None,
         }
     }

@@ -97,7 +97,7 @@ impl GatewayService {
     /// Part of a call that was folded away must have been shown before it is allowed.
     fn was_shown(&self, view: &ApprovalView, code: Option<&str>) -> Result<(), Refusal> {
         let hidden = view.hidden_bytes();
-        if hidden == 0 || code.is_some_and(|code| code == self.0.shown_code(&view.record)) {
+        if hidden == 0 || code == Some(self.0.shown_code(&view.record)?.as_str()) {
             return Ok(());
         }
         Err(refused(Refused::NotShown {

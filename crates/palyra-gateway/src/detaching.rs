@@ -46,6 +46,12 @@ impl Detached {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What is there now is all there is.
+    pub(crate) fn replace(&self, other: Self) {
+        let other = other.0.into_inner();
+        *self.lock() = other.unwrap_or_else(PoisonError::into_inner);
+    }
+
     pub(crate) fn leave(&self, record: &ApprovalRecord) {
         self.lock().push(Left::from(record));
     }

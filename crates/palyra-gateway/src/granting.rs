@@ -26,6 +26,10 @@ pub(crate) const GRANTS: &str = GrantsFold::NAME;
 pub(crate) struct Granting(Mutex<LiveGrants>);
 
 impl Granting {
+    pub(crate) const fn of(live: LiveGrants) -> Self {
+        Self(Mutex::new(live))
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, LiveGrants> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -264,6 +268,10 @@ impl GatewayService {
 
     /// Ends what is over by the clock; to be called now and then.
     pub async fn end_what_is_over(&self) {
+        // Nothing can be recorded, and nothing runs either.
+        if self.0.journal.is_locked() {
+            return;
+        }
         let now = self.0.latest.see(self.0.clock.now());
         let over = self.0.grants.lock().over(now, Instant::now());
         self.end_grants(over, WhyEnded::TimeOver, None).await;
@@ -301,7 +309,7 @@ pub(crate) async fn take_up(
     journal: &JournalStore,
     agents: &Agents,
     now: Timestamp,
-) -> Result<Granting, Refusal> {
+) -> Result<LiveGrants, Refusal> {
     let query = RowQuery {
         state: Some(GrantState::Live.as_str().to_owned()),
         before: None,
@@ -329,7 +337,7 @@ pub(crate) async fn take_up(
             }
         }
     }
-    Ok(Granting(Mutex::new(live)))
+    Ok(live)
 }
 
 pub(crate) fn grant_row(row: &Row) -> Result<GrantRecord, Refusal> {

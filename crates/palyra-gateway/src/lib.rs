@@ -36,6 +36,7 @@ pub mod stats;
 pub mod tools;
 pub mod vault;
 mod waiting;
+mod waking;
 mod workspace;
 
 pub use budget::{Budget, Usage};

@@ -179,28 +179,30 @@ impl GatewayService {
 
 impl Inner {
     /// What says that all of an approval was shown. Nobody finds it without having asked for all.
-    pub(crate) fn shown_code(&self, record: &ApprovalRecord) -> String {
+    pub(crate) fn shown_code(&self, record: &ApprovalRecord) -> Result<String, Refusal> {
         let digest = serde_json::to_string(&record.digest).unwrap_or_default();
         let parts: [&[u8]; 3] = [
             b"shown in full",
             record.id.as_str().as_bytes(),
             digest.as_bytes(),
         ];
-        let code = self.key.call_digest(&parts).to_text();
+        let code = self.vault.digest_key()?.call_digest(&parts).to_text();
         let code = code.strip_prefix("sha256:").unwrap_or(&code);
-        code.get(..8).unwrap_or_default().to_owned()
+        Ok(code.get(..8).unwrap_or_default().to_owned())
     }
 }
 
 impl GatewayService {
     /// All of the arguments, safe to print, and the code that says that they were shown.
-    #[must_use]
-    pub fn in_full(&self, view: &ApprovalView) -> (String, String) {
+    ///
+    /// # Errors
+    /// The vault is locked, and the key of the code with it.
+    pub fn in_full(&self, view: &ApprovalView) -> Result<(String, String), Refusal> {
         let whole = view.arguments.as_ref().map_or_else(
             || "(arguments erased)".to_owned(),
             |arguments| render::json(arguments, usize::MAX).text,
         );
-        (whole, self.0.shown_code(&view.record))
+        Ok((whole, self.0.shown_code(&view.record)?))
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use palyra_approval::{Inbox, Postures};
+use palyra_approval::{Inbox, LiveGrants, Postures};
 use palyra_core::entry::{Entry, Stream};
 use palyra_core::facts::Origin;
 use palyra_core::{
@@ -35,6 +35,7 @@ use crate::sessions::{Latest, Sessions};
 use crate::tools::{Place, Registry, unknown};
 use crate::vault::{VaultKeeper, VaultPlace};
 use crate::waiting::Waiting;
+use crate::waking::Waking;
 use crate::{detaching, feeding, granting, postures, recovery, workspace};
 
 /// How the gateway behaves.
@@ -145,8 +146,7 @@ pub(crate) struct Inner {
     inbox: Mutex<Inbox>,
     postures: RwLock<Postures>,
     pub(crate) stopping: CancellationToken,
-    pub(crate) interrupted: Vec<CallId>,
-    pub(crate) key: DigestKey,
+    pub(crate) waking: Waking,
     live: Mutex<HashMap<CallId, Live>>,
     stopped: Mutex<Stopped>,
     pub(crate) tasks: TaskTracker,
@@ -173,7 +173,8 @@ pub struct Stopped {
 
 impl GatewayService {
     /// Wires the rooms, finds out which policies decide, and closes what an earlier daemon left
-    /// open.
+    /// open. With a vault that stays locked, what is to be recorded of that waits until it is open.
+    /// `key` is for a journal that was opened with its keys; else it comes from the vault.
     ///
     /// # Errors
     /// There are no policies that can be used, or the journal cannot be read or written.
@@ -182,23 +183,29 @@ impl GatewayService {
         journal: JournalStore,
         sandbox: Sandbox,
         registry: Registry,
-        key: DigestKey,
+        key: Option<DigestKey>,
         settings: Settings,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, Refusal> {
-        let policies = Keeper::open(journal.clone(), policies).await?;
-        let policy = Arc::clone(policies.engine());
         // Before anything is written at this start: the clock may have been set back since.
         let latest = Latest::new(recovery::last_time(&journal)?);
         let now = latest.see(clock.now());
-        let interrupted = recovery::close_what_was_left(&journal).await?;
+        let vault = settings.vault.clone();
+        // It has the journal's keys. Locked, it leaves a journal that is only read.
+        let vault = VaultKeeper::open(vault, journal.clone(), Arc::clone(&clock), key).await;
+        let policies = Keeper::open(journal.clone(), policies).await?;
+        let policy = Arc::clone(policies.engine());
+        let waking = Waking::default();
         let agents = recovery::agents(&journal)?;
-        let grants = granting::take_up(&journal, &agents, now).await?;
+        // Nothing is in force while nothing can be recorded.
+        let mut grants = LiveGrants::default();
+        if !journal.is_locked() {
+            waking.found(recovery::close_what_was_left(&journal).await?);
+            grants = granting::take_up(&journal, &agents, now).await?;
+        }
         let detached = detaching::take_up(&journal)?;
         let inbox = recovery::inbox(&journal)?;
         let postures = postures::read(&journal);
-        let vault = settings.vault.clone();
-        let vault = VaultKeeper::open(vault, journal.clone(), Arc::clone(&clock)).await;
         let metadata: Vec<_> = registry.iter().map(|tool| tool.metadata.clone()).collect();
         policy.set_tools(&metadata)?;
         policy.set_agents(
@@ -218,7 +225,7 @@ impl GatewayService {
             agents: RwLock::new(agents),
             waiting: Arc::default(),
             floods: Mutex::default(),
-            grants,
+            grants: Granting::of(grants),
             sessions: Sessions::default(),
             latest,
             detached,
@@ -226,8 +233,7 @@ impl GatewayService {
             inbox: Mutex::new(inbox),
             postures: RwLock::new(postures),
             stopping: CancellationToken::new(),
-            interrupted,
-            key,
+            waking,
             live: Mutex::default(),
             stopped: Mutex::default(),
             tasks: TaskTracker::new(),
@@ -284,6 +290,7 @@ impl GatewayService {
         };
         let prepared = tool.prepare(&wanted.arguments, &place)?;
         let prepared = prepared.pinned(&self.0.sandbox).await?;
+        let key = self.0.vault.digest_key()?;
         let now = self.0.clock.now();
         let proposal = ToolProposal {
             tool: tool.metadata.name.clone(),
@@ -298,7 +305,7 @@ impl GatewayService {
             workspace,
             prepared.plan.tier(),
             &prepared.plan,
-            &self.0.key,
+            &key,
             now,
             calls_last_minute,
         );
@@ -309,7 +316,7 @@ impl GatewayService {
             tier: facts.tier,
             exact: facts.digest(),
         };
-        let understood = prepared.analysis.understanding(&identity, &self.0.key);
+        let understood = prepared.analysis.understanding(&identity, &key);
         let facts = facts.with_understanding(understood);
         let mut facts = facts.with_code(prepared.code_facts());
         facts.said = wanted.said.map(|said| {
@@ -523,6 +530,13 @@ impl Inner {
 
     pub(crate) fn lock_floods(&self) -> MutexGuard<'_, Floods> {
         lock(&self.floods)
+    }
+
+    /// Cancels what runs and waits; how much that is.
+    pub(crate) fn cancel_live(&self) -> usize {
+        let live = self.lock_live();
+        live.values().for_each(|call| call.cancel.cancel());
+        live.len()
     }
 
     pub(crate) fn lock_live(&self) -> MutexGuard<'_, HashMap<CallId, Live>> {

@@ -107,6 +107,7 @@ fn facts(what: What, sessions: &[SessionId], now: Timestamp) -> Facts {
     facts.with_understanding(Understanding {
         opaque: false,
         programs: Vec::new(),
+        reads_more_code: false,
         risk: Risk::default(),
         scopes: scopes.to_vec(),
     })

@@ -86,7 +86,7 @@ pub(crate) async fn show(
         let view = gateway.approval(&caller, &id)?;
         let covers = gateway.covers(&caller, &view)?;
         let diff = gateway.file_diff(&caller, &view);
-        let full = how_much.full.then(|| gateway.in_full(&view));
+        let full = how_much.full.then(|| gateway.in_full(&view)).transpose()?;
         Ok((view, covers, diff, full))
     });
     let (view, covers, diff, full) = shown.await?;

@@ -20,6 +20,7 @@ mod floods;
 mod grants;
 mod guarantees;
 mod keeping;
+mod keys;
 mod lifecycle;
 mod past;
 mod pinned;

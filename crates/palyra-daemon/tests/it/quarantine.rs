@@ -79,6 +79,11 @@ fn what_was_taken_away_is_given_back_only_by_a_person() {
         "evil\n"
     );
     assert!(!daemon.state_folder().join("quarantine").join(id).exists());
+    // Recorded once, with who and where; what was refused is not.
+    let tail = daemon.palyra(&["journal", "tail", "-n", "50", "--json"]);
+    let said = tail.expect_code(0).stdout;
+    assert_eq!(said.matches("\"quarantine_restored\"").count(), 1, "{said}");
+    assert!(said.contains(id) && said.contains(".bashrc"), "{said}");
 }
 
 #[test]

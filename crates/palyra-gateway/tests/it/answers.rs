@@ -53,7 +53,7 @@ async fn case_06_what_was_folded_away_is_not_approvable_until_shown() {
         .decide_approval(&house.owner, id.as_str(), wrong);
     assert_eq!(guessed.await.unwrap_err().code, "not_shown");
     // All of it, and the code that goes with it; another question has another code.
-    let (whole, code) = house.gateway.in_full(&view);
+    let (whole, code) = house.gateway.in_full(&view).unwrap();
     assert!(whole.contains(&long));
     let (other, waits) = house.ask(&house.agent, &["echo", "x", &long]).await;
     let right = answer(&code);

@@ -110,7 +110,7 @@ async fn gateway(
         journal.unwrap(),
         sandbox.await.unwrap(),
         Registry::standard().unwrap(),
-        DigestKey::from_bytes([key; 32]),
+        Some(DigestKey::from_bytes([key; 32])),
         settings,
         clock,
     );

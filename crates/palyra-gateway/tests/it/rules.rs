@@ -114,6 +114,7 @@ fn call(dice: &mut Dice, key: &DigestKey) -> Facts {
     facts.with_understanding(Understanding {
         opaque: dice.roll(4) == 0,
         programs: Vec::new(),
+        reads_more_code: false,
         risk: Risk::default(),
         scopes,
     })

@@ -2,6 +2,7 @@
 
 #![expect(
     clippy::expect_used,
+    clippy::indexing_slicing,
     clippy::panic,
     clippy::print_stdout,
     clippy::string_slice,
@@ -12,8 +13,10 @@
 mod attacks;
 mod backup;
 mod keystores;
+mod own;
 mod places;
 mod rotation;
 mod secret_service;
+mod spoiled;
 mod storing;
 mod support;
