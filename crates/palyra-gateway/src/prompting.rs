@@ -3,8 +3,7 @@
 
 use palyra_approval::{ApprovalPromptRecord, ApprovalRecord};
 use palyra_core::{
-    AgentName, Effect, Facts, GrantId, GrantTerms, ProgramGroup, Reach, Scope, ScopeKind,
-    Timestamp, render,
+    AgentName, Effect, Facts, GrantId, GrantTerms, Reach, Scope, ScopeKind, Timestamp, render,
 };
 use palyra_policy::{GrantRule, grant_text};
 use serde_json::Value;
@@ -58,11 +57,7 @@ impl ApprovalView {
         let Some(facts) = &self.facts else {
             return lines;
         };
-        let groups = || facts.programs.iter().flat_map(|program| &program.groups);
-        let runs_files = |group: &ProgramGroup| {
-            matches!(group, ProgramGroup::Interpreters | ProgramGroup::Build)
-        };
-        if groups().any(runs_files) {
+        if facts.reads_more_code {
             let line = "what this program reads and runs later is not part of what you approve";
             lines.push(line.to_owned());
         }
