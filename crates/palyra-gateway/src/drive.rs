@@ -368,14 +368,15 @@ impl Drive {
             };
             let Ok(change) = change else { continue };
             match records::apply(&self.gateway.journal, change).await {
-                Ok(()) => {
-                    let ended = records::approval(&self.gateway.journal, id);
-                    let state = ended.map(|record| record.state.as_str());
-                    let changed = Change::Approval(id.clone(), state.unwrap_or("over"));
-                    self.gateway.changes.tell(changed);
-                }
-                Err(JournalError::Conflict { .. }) => {}
+                Ok(()) | Err(JournalError::Conflict { .. }) => {}
                 Err(error) => return Err(unreadable(error)),
+            }
+            let ended = records::approval(&self.gateway.journal, id).map_err(unreadable)?;
+            if ended.state != ApprovalState::Pending {
+                self.gateway.inbox().remove(id);
+                let changed = Change::Approval(id.clone(), ended.state.as_str());
+                self.gateway.changes.tell(changed);
+                return Ok(ended);
             }
         }
     }

@@ -12,6 +12,9 @@ use crate::records;
 
 const PAGE: usize = 500;
 
+/// How many entries are looked at for the time.
+const NEWEST: u64 = 500;
+
 /// Closes calls that were admitted and never attested, and calls whose caller is gone. Gives the
 /// ones that may or may not have run.
 pub(crate) async fn close_what_was_left(journal: &JournalStore) -> Result<Vec<CallId>, Refusal> {
@@ -121,11 +124,11 @@ pub(crate) fn inbox(journal: &JournalStore) -> Result<Inbox, Refusal> {
     Ok(inbox)
 }
 
-/// When the newest entry was recorded: it is not earlier than that now, whatever the clock says.
+/// The latest time of the newest entries: it is not earlier than that now, whatever the clock says.
 pub(crate) fn last_time(journal: &JournalStore) -> Result<Timestamp, Refusal> {
-    let newest = journal.read(journal.head().saturating_sub(1), 1)?;
-    let newest = newest.last().map(|recorded| recorded.at);
-    Ok(newest.unwrap_or(Timestamp::from_millis(0)))
+    let newest = journal.read(journal.head().saturating_sub(NEWEST), PAGE)?;
+    let latest = newest.iter().map(|recorded| recorded.at).max();
+    Ok(latest.unwrap_or(Timestamp::from_millis(0)))
 }
 
 /// The registry of agents, as the journal has it.

@@ -19,8 +19,7 @@ use crate::world::{Registry, World};
 #[must_use]
 pub fn grant_text(terms: &GrantTerms, sentence: &str) -> String {
     let (id, agent, until) = (&terms.id, &terms.agent, &terms.not_after);
-    // Debug spells quotes, backslashes and what does not print; the rest of its escapes are Cedar's.
-    let reason = escaped(sentence);
+    let reason = quoted(sentence);
     let key = terms.key.to_text();
     // An exact key is that of one call, whatever it does; the others are of calls that were
     // understood.
@@ -39,17 +38,10 @@ pub fn grant_text(terms: &GrantTerms, sentence: &str) -> String {
     )
 }
 
-/// A text in a Cedar string: only what is in every font and escapes nothing.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for char in text.chars() {
-        match char {
-            '"' | '\\' => out.extend(['\\', char]),
-            plain if palyra_core::render::prints_as_itself(plain) => out.push(plain),
-            other => out.push_str(&format!("\\u{{{:x}}}", u32::from(other))),
-        }
-    }
-    out
+/// A text in a Cedar string. What does not print is spelled out, as wherever a person reads it.
+fn quoted(text: &str) -> String {
+    let shown = palyra_core::render::visible(text);
+    shown.replace('\\', "\\\\").replace('"', "\\\"")
 }
 
 /// A rule that can be asked what it covers.
