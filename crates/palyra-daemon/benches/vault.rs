@@ -1,5 +1,5 @@
 //! A secret stored through the socket: policy, the vault's commit and the journal's entry, beside one
-//! durable commit of SQLite on the same disk, in turns.
+//! durable commit of SQLite on the same disk, in turns; the lower quartile of each, because neighbours write too.
 
 #![expect(
     clippy::unwrap_used,
@@ -48,17 +48,17 @@ fn main() {
             puts.push(since.elapsed().as_secs_f64() * 1e6);
         }
     });
-    let (commit, put) = (median(&mut commits), median(&mut puts));
+    let (commit, put) = (quartile(&mut commits), quartile(&mut puts));
     let (ratio, ok) = (put / commit, put / commit <= BAR);
-    println!("one durable commit, median           {commit:>10.1} us");
-    println!("put through the daemon, median       {put:>10.1} us");
+    println!("one durable commit, quartile           {commit:>10.1} us");
+    println!("put through the daemon, quartile       {put:>10.1} us");
     println!(
         "ratio {ratio:.2}, bar {BAR} {}",
         if ok { "ok" } else { "MISSED" }
     );
     let rows = [
-        json!({ "name": "one durable commit, median", "value": commit, "unit": "us" }),
-        json!({ "name": "put through the daemon, median", "value": put, "unit": "us" }),
+        json!({ "name": "one durable commit, quartile", "value": commit, "unit": "us" }),
+        json!({ "name": "put through the daemon, quartile", "value": put, "unit": "us" }),
     ];
     let name = "put through the daemon over one durable commit";
     let ratios = [json!({ "name": name, "ratio": ratio, "bar": BAR, "kind": "max", "ok": ok })];
@@ -68,7 +68,7 @@ fn main() {
     );
 }
 
-fn median(values: &mut [f64]) -> f64 {
+fn quartile(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or_default()
+    values.get(values.len() / 4).copied().unwrap_or_default()
 }

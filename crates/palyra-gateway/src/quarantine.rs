@@ -37,10 +37,11 @@ impl GatewayService {
         let found = self.quarantined(caller)?;
         let found = found.into_iter().find(|one| one.id.as_str() == id);
         // What cannot be put back is not recorded as if it had been.
-        if let Some(one) = found.filter(|one| one.path().symlink_metadata().is_err()) {
+        let place = |one: &Quarantined| one.workspace.join(one.path());
+        if let Some(one) = found.filter(|one| place(one).symlink_metadata().is_err()) {
             let entry = Entry::QuarantineRestored {
                 item: one.id.to_string(),
-                path: one.path().display().to_string(),
+                path: place(&one).display().to_string(),
                 by: caller.principal.user().clone(),
             };
             self.0.note(entry).await?;

@@ -428,11 +428,10 @@ impl GatewayService {
         let Some(commitment) = of else {
             return Ok(false);
         };
-        match self.0.journal.kept(&commitment) {
-            // The record is shown without what is sealed; the status says why.
-            Err(JournalError::Keyless) => Ok(true),
-            kept => Ok(kept? == Kept::Unreadable),
-        }
+        let kept = self.0.journal.kept(&commitment);
+        // The record is shown without what is sealed; the status says why.
+        let sealed = matches!(kept, Err(JournalError::Keyless));
+        Ok(sealed || kept? == Kept::Unreadable)
     }
 
     pub(crate) fn blob_json(
@@ -442,11 +441,11 @@ impl GatewayService {
         let Some(commitment) = of else {
             return Ok(None);
         };
-        let kept = match self.0.journal.kept(&commitment) {
-            Err(JournalError::Keyless) => return Ok(None),
-            kept => kept?,
-        };
-        Ok(match kept {
+        let kept = self.0.journal.kept(&commitment);
+        if matches!(kept, Err(JournalError::Keyless)) {
+            return Ok(None);
+        }
+        Ok(match kept? {
             Kept::Whole(blob) => serde_json::from_slice(&blob.bytes).ok(),
             Kept::Erased | Kept::Unreadable | Kept::Unknown => None,
         })

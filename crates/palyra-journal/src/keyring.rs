@@ -31,7 +31,7 @@ enum Change {
     #[default]
     Nothing,
     /// These from now on, or none.
-    Wanted(Option<JournalKeys>),
+    Wanted(Option<Box<JournalKeys>>),
     Made(Result<(), JournalError>),
 }
 
@@ -65,15 +65,15 @@ impl Keyring {
 
     /// Asks whoever writes for other keys.
     pub(crate) fn want(&self, keys: Option<JournalKeys>) {
-        *self.change() = Change::Wanted(keys);
+        *self.change() = Change::Wanted(keys.map(Box::new));
     }
 
     /// What is asked for, once.
-    pub(crate) fn wanted(&self) -> Option<Option<JournalKeys>> {
+    pub(crate) fn wanted(&self) -> Option<Option<Box<JournalKeys>>> {
         let mut change = self.change();
         match std::mem::take(&mut *change) {
             Change::Wanted(keys) => Some(keys),
-            other => {
+            other @ (Change::Nothing | Change::Made(_)) => {
                 *change = other;
                 None
             }
@@ -89,7 +89,7 @@ impl Keyring {
         let mut change = self.change();
         match std::mem::take(&mut *change) {
             Change::Made(outcome) => Some(outcome),
-            other => {
+            other @ (Change::Nothing | Change::Wanted(_)) => {
                 *change = other;
                 None
             }

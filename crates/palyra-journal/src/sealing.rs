@@ -36,6 +36,8 @@ pub(crate) struct Sealer {
     key: Option<Arc<SignerKey>>,
     /// Who signed last; `None` when there is no tree yet.
     signer: Option<VerifierKey>,
+    /// Who signs from the next group on, which hands the key over.
+    next: Option<VerifierKey>,
     /// The tree that is committed.
     frontier: Frontier,
     /// The tree with what is written and not committed.
@@ -91,7 +93,9 @@ impl Sealer {
             .transpose()?;
         self.frontier = frontier;
         self.forget();
-        self.signer = Some(key.verifier());
+        // Until the handover is written, the last checkpoint is the old key's.
+        self.signer = Some(signer);
+        self.next = handover.as_ref().map(|_| key.verifier());
         self.key = Some(Arc::new(key));
         Ok(handover)
     }
@@ -99,12 +103,14 @@ impl Sealer {
     /// Forgets the key. The tree stays known.
     pub(crate) fn drop_key(&mut self) {
         self.key = None;
+        self.next = None;
     }
 
     fn of(key: Option<Arc<SignerKey>>, signer: Option<VerifierKey>, frontier: Frontier) -> Self {
         Self {
             key,
             signer,
+            next: None,
             frontier,
             ahead: None,
             leaves: Vec::new(),
@@ -172,6 +178,9 @@ impl Sealer {
         self.leaves.clear();
         if let Some(ahead) = self.ahead.take() {
             self.frontier = ahead;
+            if let Some(next) = self.next.take() {
+                self.signer = Some(next);
+            }
         }
     }
 

@@ -243,7 +243,7 @@ impl Writer {
             return;
         };
         let outcome = match wanted {
-            Some(keys) => self.take_keys(keys),
+            Some(keys) => self.take_keys(*keys),
             None => {
                 self.sealer.drop_key();
                 self.keyring.hold(None);

@@ -84,6 +84,8 @@ impl SqliteBlobs {
         connection.pragma_update(None, "secure_delete", "ON")?;
         connection.pragma_update(None, "trusted_schema", "OFF")?;
         connection.pragma_update(None, "cell_size_check", "ON")?;
+        // Sealed pages only, and only as many as there are secrets: a hundred thousand stay warm.
+        connection.pragma_update(None, "cache_size", -65_536)?;
         connection.set_prepared_statement_cache_capacity(32);
         let mut blobs = Self { connection, folder };
         blobs.prepare(size.is_none_or(|size| size == 0))?;

@@ -172,7 +172,7 @@ fn a_locked_daemon_reads_and_does_nothing_else_until_it_is_unlocked() {
             .expect_code(0)
             .json();
         let newest = list["items"][0]["call_id"].as_str().unwrap().to_owned();
-        (newest != call && list["items"][0]["state"] == "running").then_some(newest)
+        (newest != call && list["items"][0]["state"] == "admitted").then_some(newest)
     });
     daemon.kill();
     let _ = running.wait();
@@ -189,8 +189,8 @@ fn a_locked_daemon_reads_and_does_nothing_else_until_it_is_unlocked() {
         &["vault", "list"],
         &["calls", "list"],
         &["journal", "tail"],
-        &["journal", "verify"],
         &["journal", "checkpoint"],
+        &["journal", "verify"],
     ] {
         let _ = daemon.palyra(arguments).expect_code(0);
     }
@@ -237,7 +237,7 @@ fn a_locked_daemon_reads_and_does_nothing_else_until_it_is_unlocked() {
             .expect_code(0)
             .json();
         let newest = &list["items"][0];
-        (newest["state"] == "running").then(|| newest["call_id"].as_str().unwrap().to_owned())
+        (newest["state"] == "admitted").then(|| newest["call_id"].as_str().unwrap().to_owned())
     });
     let _ = daemon.palyra(&["vault", "lock"]).expect_code(0);
     let _ = running.wait();

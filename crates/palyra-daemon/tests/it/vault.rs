@@ -597,7 +597,7 @@ fn where_policy_wants_somebody_asked_a_value_is_not_shown() {
     std::fs::create_dir(&folder).unwrap();
     let asked = "@id(\"ask_reveal\")\n@reason(\"somebody is asked first\")\n\
         forbid (principal, action == Palyra::Action::\"vault.get\", resource)\n\
-        when { resource == Palyra::Secret::\"global/asked\" };\n\
+        when { resource == Palyra::Secret::\"asked\" };\n\
         @id(\"may_ask\")\n@reason(\"a person may ask\")\n\
         permit (principal is Palyra::User, action == Palyra::Action::\"vault.get.ask\", resource);\n";
     std::fs::write(folder.join("reveal.cedar"), asked).unwrap();

@@ -24,7 +24,7 @@ pub(crate) const DIGESTS: &str = "call.digests";
 pub(crate) const ALL: [&str; 3] = [SIGNING, BLOBS, DIGESTS];
 
 /// No key file is longer.
-const MOST_BYTES: u64 = 4096;
+const MOST_BYTES: usize = 4096;
 
 /// Where earlier versions kept the daemon's own keys.
 #[derive(Debug, Clone)]
@@ -235,8 +235,8 @@ fn from_file(files: &KeyFiles, name: &'static str) -> Result<Option<SecretValue>
 fn read(path: &Path) -> Result<Option<SecretValue>, Refusal> {
     let read = || -> std::io::Result<SecretValue> {
         let file = File::open(path)?;
-        let mut bytes = Vec::with_capacity(MOST_BYTES as usize + 1);
-        file.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+        let mut bytes = Vec::with_capacity(MOST_BYTES + 1);
+        file.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes)?;
         Ok(SecretValue::new(bytes))
     };
     match read() {

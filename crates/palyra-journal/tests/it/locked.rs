@@ -3,9 +3,11 @@
 use palyra_core::entry::Stream;
 use palyra_core::{Blob, BlobKind};
 use palyra_journal::verify::{Trust, Verdict, verify};
-use palyra_journal::{Append, Expected, JournalError, JournalState, JournalStore, Kept};
+use palyra_journal::{
+    Append, Expected, JournalError, JournalKeys, JournalState, JournalStore, Kept,
+};
 
-use crate::support::{Place, clock, keys, started};
+use crate::support::{Place, blob_key, clock, keys, started};
 
 fn locked(place: &Place) -> JournalStore {
     JournalStore::open_locked(&place.file(), Vec::new(), clock()).unwrap()
@@ -91,6 +93,39 @@ async fn a_new_journal_begins_when_it_is_unlocked() {
         keys().rotated().unwrap().follow(&key),
         "the old one vouches"
     );
+}
+
+/// The key changes while the journal is locked, with somebody who vouches for it and without.
+#[tokio::test]
+async fn another_key_takes_over_when_it_is_unlocked() {
+    let place = Place::new();
+    let journal = JournalStore::open(&place.file(), Vec::new(), clock(), keys()).unwrap();
+    let started = || vec![started("x")];
+    let one = journal.append_if(Stream::Daemon, Expected::Any, started());
+    one.await.unwrap();
+    let first = journal.key().unwrap();
+    drop(journal);
+    let journal = locked(&place);
+    let rotated = keys().rotated().unwrap();
+    let again = JournalKeys::from_text(&rotated.to_text(), blob_key()).unwrap();
+    for (taken, entries) in [
+        (rotated, 3),
+        (again, 4),
+        (JournalKeys::generate().unwrap(), 6),
+    ] {
+        journal
+            .unlock(taken.sealing_with(blob_key()))
+            .await
+            .unwrap();
+        let one = journal.append_if(Stream::Daemon, Expected::Any, started());
+        one.await.unwrap();
+        assert_eq!(self::entries(&journal), entries);
+        journal.lock().await.unwrap();
+    }
+    assert_ne!(journal.key().unwrap(), first);
+    drop(journal);
+    let report = verify(&place.file(), &Trust::nobody().key(first)).unwrap();
+    assert_eq!((report.fault_count, report.keys.len()), (0, 3));
 }
 
 /// Appends meanwhile are written whole or refused, and nothing is written without a seal.
