@@ -60,11 +60,18 @@ impl Tmux {
         tmux
     }
 
+    #[track_caller]
     fn tmux(&self, words: &[&str]) -> Output {
+        let ran = self.try_tmux(words);
+        assert!(ran.status.success(), "{words:?}: {ran:?}");
+        ran
+    }
+
+    fn try_tmux(&self, words: &[&str]) -> Output {
         #[expect(clippy::disallowed_methods, reason = "the terminal, not a tool")]
         let mut command = Command::new("tmux");
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let ran = command
+        command
             .env_clear()
             .env("PATH", path)
             .env("LC_ALL", "C.UTF-8")
@@ -74,9 +81,7 @@ impl Tmux {
             .arg(self.folder.path().join("socket"))
             .args(words)
             .output()
-            .unwrap();
-        assert!(ran.status.success(), "{words:?}: {ran:?}");
-        ran
+            .unwrap()
     }
 
     /// Types a text, letter by letter.
@@ -141,6 +146,6 @@ impl Tmux {
 
 impl Drop for Tmux {
     fn drop(&mut self) {
-        let _ = self.tmux(&["kill-server"]);
+        let _ = self.try_tmux(&["kill-server"]);
     }
 }
