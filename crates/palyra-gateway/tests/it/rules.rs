@@ -97,8 +97,14 @@ fn call(dice: &mut Dice, key: &DigestKey) -> Facts {
     for kind in KINDS {
         let of = match kind {
             ScopeKind::Exact => exact.clone(),
-            _ if dice.roll(3) == 0 => continue,
-            _ => dice.roll(3).to_string(),
+            ScopeKind::Shape
+            | ScopeKind::Host
+            | ScopeKind::Directory
+            | ScopeKind::Program
+            | ScopeKind::Tool => match dice.roll(3) {
+                0 => continue,
+                _ => dice.roll(3).to_string(),
+            },
         };
         let keyed = |reach: &str| {
             let parts = [kind.as_str(), reach, *agent, &of].map(str::as_bytes);
