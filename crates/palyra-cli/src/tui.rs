@@ -51,6 +51,7 @@ pub async fn run(session: &Session) -> Result<Exit, Failure> {
     let mut screen = Screen::enter().map_err(|error| unusable(&error))?;
     let (to_screen, mut said) = channel(64);
     let following = tokio::spawn(feed::follow(session.clone(), to_screen.clone()));
+    forget_what_was_typed();
     let mut keys = keys();
     let size = screen.terminal.size().map_err(|error| unusable(&error))?;
     let mut state = State::new(size.width, size.height);
@@ -88,6 +89,15 @@ pub async fn run(session: &Session) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
+/// Typed before there was anything to see, so not meant for it.
+fn forget_what_was_typed() {
+    while let Ok(true) = event::poll(Duration::ZERO) {
+        if event::read().is_err() {
+            break;
+        }
+    }
+}
+
 /// What is typed, read by a thread of its own: it waits in the kernel and cannot be woken.
 fn keys() -> Receiver<std::io::Result<Event>> {
     let (to, keys) = channel(64);
@@ -96,12 +106,6 @@ fn keys() -> Receiver<std::io::Result<Event>> {
 }
 
 fn read_keys(to: &Sender<std::io::Result<Event>>) {
-    // Typed before there was anything to see, so not meant for it.
-    while let Ok(true) = event::poll(Duration::ZERO) {
-        if event::read().is_err() {
-            break;
-        }
-    }
     loop {
         let read = event::read();
         let broken = read.is_err();
