@@ -50,6 +50,7 @@ impl Fold for ApprovalsFold {
             | Entry::Flooded { .. }
             | Entry::DaemonStarted { .. }
             | Entry::AppendedOnce { .. }
+            | Entry::QuarantineRestored { .. }
             | Entry::BlobErased { .. }
             | Entry::ProjectionMended { .. }
             | Entry::VaultChanged { .. }
@@ -164,6 +165,7 @@ fn end(record: &mut ApprovalRecord, recorded: &Recorded) {
         | Entry::Flooded { .. }
         | Entry::DaemonStarted { .. }
         | Entry::AppendedOnce { .. }
+        | Entry::QuarantineRestored { .. }
         | Entry::BlobErased { .. }
         | Entry::ProjectionMended { .. }
         | Entry::VaultChanged { .. }

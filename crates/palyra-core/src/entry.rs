@@ -287,6 +287,15 @@ pub enum Entry {
         /// What follows this entry, in order.
         streams: Vec<AppendedTo>,
     },
+    /// What was taken away from a workspace after a call is put back; recorded before it is.
+    QuarantineRestored {
+        /// Its id in the quarantine.
+        item: String,
+        /// Where it is put.
+        path: String,
+        /// Who wanted it.
+        by: UserName,
+    },
     /// A projection was compared with what its fold makes of all entries, differed, and is what it
     /// should be again. In the journal's own stream.
     ProjectionMended {
@@ -383,6 +392,7 @@ impl Entry {
             Self::Flooded { .. } => "flooded",
             Self::DaemonStarted { .. } => "daemon_started",
             Self::AppendedOnce { .. } => "appended_once",
+            Self::QuarantineRestored { .. } => "quarantine_restored",
             Self::ProjectionMended { .. } => "projection_mended",
             Self::KeyRotated { .. } => "key_rotated",
             Self::VaultChanged { .. } => "vault_changed",

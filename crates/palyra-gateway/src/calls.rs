@@ -219,6 +219,7 @@ impl Fold for CallsFold {
             | Entry::Flooded { .. }
             | Entry::DaemonStarted { .. }
             | Entry::AppendedOnce { .. }
+            | Entry::QuarantineRestored { .. }
             | Entry::ProjectionMended { .. }
             | Entry::VaultChanged { .. }
             | Entry::SecretAccessed { .. }
@@ -318,6 +319,7 @@ fn next(mut row: CallRow, recorded: &Recorded) -> CallRow {
         | Entry::Flooded { .. }
         | Entry::DaemonStarted { .. }
         | Entry::AppendedOnce { .. }
+        | Entry::QuarantineRestored { .. }
         | Entry::ProjectionMended { .. }
         | Entry::VaultChanged { .. }
         | Entry::SecretAccessed { .. }

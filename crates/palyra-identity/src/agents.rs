@@ -127,6 +127,7 @@ impl Fold for AgentsFold {
             | Entry::Flooded { .. }
             | Entry::DaemonStarted { .. }
             | Entry::AppendedOnce { .. }
+            | Entry::QuarantineRestored { .. }
             | Entry::BlobErased { .. }
             | Entry::ProjectionMended { .. }
             | Entry::KeyRotated { .. }

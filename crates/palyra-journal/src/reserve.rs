@@ -177,6 +177,7 @@ const fn is_no_beginning(entry: &Entry) -> bool {
         | Entry::Flooded { .. }
         | Entry::DaemonStarted { .. }
         | Entry::AppendedOnce { .. }
+        | Entry::QuarantineRestored { .. }
         | Entry::VaultChanged { .. }
         | Entry::SecretAccessed { .. }
         | Entry::SecretInArguments { .. }

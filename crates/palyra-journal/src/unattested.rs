@@ -52,6 +52,7 @@ const fn matters(entry: &Entry) -> bool {
         | Entry::Flooded { .. }
         | Entry::DaemonStarted { .. }
         | Entry::AppendedOnce { .. }
+        | Entry::QuarantineRestored { .. }
         | Entry::BlobErased { .. }
         | Entry::ProjectionMended { .. }
         | Entry::VaultChanged { .. }

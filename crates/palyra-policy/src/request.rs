@@ -129,7 +129,7 @@ actions! {
     /// Store a secret.
     VaultPut: Api = "vault.put", "store";
     /// Rotate a secret or the key of all.
-    VaultRotate: Api = "vault.rotate", "rotate";
+    VaultRotate: Api = "vault.rotate", "change the vault key of";
     /// Delete a timer.
     CronDelete: Api = "cron.delete", "delete a timer of";
     /// Ask a person about that.
@@ -164,6 +164,8 @@ actions! {
     TokenManage: Api = "token.manage", "issue or revoke tokens of";
     /// Erase contents from the journal, back it up, make its projections anew.
     JournalManage: Api = "journal.manage", "manage the journal of";
+    /// See what was taken away from workspaces, and put it back.
+    QuarantineManage: Api = "quarantine.manage", "manage the quarantine of";
     /// Take other policies into use.
     PolicyActivate: Api = "policy.activate", "change the policies of";
     /// Return to earlier policies.

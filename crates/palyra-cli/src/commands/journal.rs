@@ -301,6 +301,7 @@ fn words(entry: &Entry) -> String {
             let names: Vec<&str> = streams.iter().map(|to| to.stream.as_str()).collect();
             format!("once: {}", names.join(", "))
         }
+        Entry::QuarantineRestored { item, path, by } => format!("{item} to {path} by {by}"),
         Entry::DaemonStarted { version, .. } => format!("version {version}"),
         Entry::ProjectionMended {
             name,

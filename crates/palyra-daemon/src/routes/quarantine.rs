@@ -34,8 +34,7 @@ pub(crate) async fn restore(
     Who(caller): Who,
     Named(id): Named,
 ) -> Result<Json<Quarantined>, Refused> {
-    let gateway = app.gateway.clone();
-    let restored = reading(move || gateway.restore_quarantined(&caller, &id)).await?;
+    let restored = app.gateway.restore_quarantined(&caller, &id).await?;
     Ok(Json(on_the_wire(&restored)))
 }
 

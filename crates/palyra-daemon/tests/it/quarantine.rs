@@ -79,6 +79,16 @@ fn what_was_taken_away_is_given_back_only_by_a_person() {
         "evil\n"
     );
     assert!(!daemon.state_folder().join("quarantine").join(id).exists());
+    // Recorded once, with who and where; what was refused is not.
+    let tail = daemon.palyra(&["journal", "tail", "-n", "50", "--json"]);
+    let said = tail.expect_code(0).stdout;
+    let entry = "\"entry\":{\"kind\":\"quarantine_restored\"";
+    assert_eq!(said.matches(entry).count(), 1, "{said}");
+    let place = work.canonicalize().unwrap().join(".bashrc");
+    assert!(
+        said.contains(id) && said.contains(place.to_str().unwrap()),
+        "{said}"
+    );
 }
 
 #[test]

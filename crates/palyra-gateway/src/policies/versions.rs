@@ -177,7 +177,8 @@ fn next(mut beside: Beside, recorded: &Recorded) -> Option<Beside> {
         | Entry::AgentRemoved { .. }
         | Entry::Flooded { .. }
         | Entry::DaemonStarted { .. }
-        | Entry::AppendedOnce { .. } => return None,
+        | Entry::AppendedOnce { .. }
+        | Entry::QuarantineRestored { .. } => return None,
     }
     Some(beside)
 }
@@ -319,7 +320,7 @@ impl Sources {
             Refusal::new(
                 RefusalKind::NotFound,
                 "policy_sources_gone",
-                "the texts of this policy version are not kept, or `blobs.key` does not open them",
+                "the texts of this policy version are not kept, or the key does not open them",
                 "choose another one of `palyra policy versions`",
             )
         })

@@ -73,7 +73,11 @@ fn an_agent_uses_what_is_for_it_and_sees_nothing() {
             );
             assert!(!may(&engine, "guest", action, secret("token")), "{action}");
         }
-        for action in [Action::VaultManage, Action::VaultExport] {
+        for action in [
+            Action::VaultManage,
+            Action::VaultExport,
+            Action::QuarantineManage,
+        ] {
             assert!(
                 !may(&engine, "claude", action, Resource::Daemon),
                 "{action}"
