@@ -40,6 +40,7 @@ attacks: ## every attack on the sandbox, the daemon and policy, with its control
 	cargo test --locked -p palyra-policy --test it -- attacks --nocapture --test-threads=1; \
 	cargo test --locked -p palyra-effects --test it -- --nocapture --test-threads=1
 
-fuzz: ## 10,000 random policy sets, requests and records, 50,000 spoiled journals (./test does 500, 300)
+fuzz: ## 10,000 random policy sets, 50,000 spoiled journals (./test does 500, 300), every bit of a vault
 	@$(READY); PALYRA_FUZZ_CASES=50000 cargo test --locked -p palyra-journal --test it -- fuzzing::; \
-	PALYRA_POLICY_CASES=10000 cargo test --locked -p palyra-policy --test it -- hostile:: slices::
+	PALYRA_POLICY_CASES=10000 cargo test --locked -p palyra-policy --test it -- hostile:: slices::; \
+	PALYRA_VAULT_SPOILS=all cargo test --release --locked -p palyra-vault --test it -- spoiled::

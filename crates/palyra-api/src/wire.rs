@@ -67,6 +67,9 @@ pub struct Status {
     pub journal_head: u64,
     /// `writable`, or why not.
     pub journal_state: String,
+    /// Where the journal's keys are, in words.
+    #[serde(default)]
+    pub journal_keys: String,
     /// What the sandbox can do here.
     #[schema(value_type = Object)]
     pub sandbox: Value,

@@ -201,11 +201,20 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ),
     (
         "palyra vault unlock",
-        &[("palyra vault unlock", "asks for the passphrase, if any")],
+        &[
+            ("palyra vault unlock", "asks for the passphrase, if any"),
+            (
+                "palyra vault unlock --accept-rollback",
+                "takes an older file, or none",
+            ),
+        ],
     ),
     (
         "palyra vault lock",
-        &[("palyra vault lock", "nothing runs until it is unlocked")],
+        &[(
+            "palyra vault lock",
+            "ends what runs; nothing runs until it is unlocked",
+        )],
     ),
     (
         "palyra agents",

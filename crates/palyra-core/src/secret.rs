@@ -281,6 +281,11 @@ pub enum VaultChange {
         /// Which.
         key: String,
     },
+    /// The daemon's own keys were sealed in it.
+    KeysKept {
+        /// Which.
+        names: Vec<String>,
+    },
     /// A person took an older file as it is; the generation went on from where the journal was.
     RollbackAccepted,
     /// Secrets came from a backup.

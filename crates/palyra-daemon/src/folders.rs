@@ -7,8 +7,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use palyra_api::Home;
-use palyra_core::DigestKey;
-use palyra_journal::{BlobKey, JournalKeys};
 
 /// A folder or file of the daemon that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -50,12 +48,6 @@ pub enum BadHome {
         folder: PathBuf,
         /// The other one's pid.
         pid: String,
-    },
-    /// The key file does not hold a key.
-    #[error("`{}` does not hold a key; restore it from a backup", .path.display())]
-    BadKey {
-        /// Which.
-        path: PathBuf,
     },
 }
 
@@ -205,112 +197,6 @@ fn try_lock(home: &Home) -> Result<Lock, BadHome> {
     Ok(Lock(file))
 }
 
-/// The key of call digests; made at the first start.
-///
-/// # Errors
-/// It cannot be read or made.
-pub fn digest_key(home: &Home) -> Result<DigestKey, BadHome> {
-    // A torn key would make every grant of the past meaningless.
-    random_key(&home.digest_key()).map(DigestKey::from_bytes)
-}
-
-/// The key that seals what entries commit to; made at the first start.
-///
-/// # Errors
-/// It cannot be read or made.
-pub fn blob_key(home: &Home) -> Result<BlobKey, BadHome> {
-    // Durable before anything is sealed with it: what a lost key sealed opens no more.
-    random_key(&home.blob_key()).map(|bytes| BlobKey::from_bytes(&bytes))
-}
-
-/// The 32 bytes of a key, or fresh ones when there is no such file.
-fn random_key(path: &Path) -> Result<[u8; 32], BadHome> {
-    let io = |source| BadHome::Io {
-        path: path.to_owned(),
-        source,
-    };
-    match std::fs::read(path) {
-        Ok(bytes) => bytes.try_into().map_err(|_| BadHome::BadKey {
-            path: path.to_owned(),
-        }),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let mut bytes = [0; 32];
-            getrandom::fill(&mut bytes).map_err(|error| io(std::io::Error::other(error)))?;
-            keep(path, &bytes).map_err(io)?;
-            Ok(bytes)
-        }
-        Err(error) => Err(io(error)),
-    }
-}
-
-/// The keys that sign the journal and seal its blobs; made at the first start.
-///
-/// # Errors
-/// They cannot be read or made.
-pub fn journal_keys(home: &Home) -> Result<JournalKeys, BadHome> {
-    let path = home.journal_key();
-    let io = |source| BadHome::Io {
-        path: path.clone(),
-        source,
-    };
-    let blobs = blob_key(home)?;
-    match std::fs::read_to_string(&path) {
-        Ok(text) => {
-            JournalKeys::from_text(&text, blobs).map_err(|_| BadHome::BadKey { path: path.clone() })
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let keys = JournalKeys::generate().map_err(io)?;
-            // Durable before anything is signed with it: a lost key cannot vouch for the next.
-            keep(&path, keys.to_text().as_bytes()).map_err(io)?;
-            Ok(keys.sealing_with(blobs))
-        }
-        Err(error) => Err(io(error)),
-    }
-}
-
-/// Makes a new key for the journal, and keeps the old one until it has vouched for it. Not under a
-/// running daemon: the lock must be held.
-///
-/// # Errors
-/// The keys cannot be read or written.
-pub fn rotate_journal_keys(home: &Home) -> Result<(), BadHome> {
-    let path = home.journal_key();
-    let io = |source| BadHome::Io {
-        path: path.clone(),
-        source,
-    };
-    let keys = journal_keys(home)?.rotated().map_err(io)?;
-    keep(&path, keys.to_text().as_bytes()).map_err(io)
-}
-
-/// Forgets the key before the present one: the journal has recorded that it was replaced.
-///
-/// # Errors
-/// The keys cannot be read or written.
-pub fn forget_old_journal_key(home: &Home) -> Result<(), BadHome> {
-    let path = home.journal_key();
-    let Some(keys) = journal_keys(home)?.without_previous() else {
-        return Ok(());
-    };
-    keep(&path, keys.to_text().as_bytes()).map_err(|source| BadHome::Io { path, source })
-}
-
-/// Writes a secret whole or not at all, for nobody else to read.
-fn keep(path: &Path, secret: &[u8]) -> std::io::Result<()> {
-    let fresh = path.with_extension("new");
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&fresh)?;
-    file.write_all(secret)?;
-    file.sync_all()?;
-    std::fs::rename(&fresh, path)?;
-    path.parent()
-        .map_or(Ok(()), |folder| File::open(folder)?.sync_all())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -326,25 +212,7 @@ mod tests {
         let real = prepare(&home).unwrap();
         assert_eq!(mode(&real[0]), 0o700);
         let _lock = lock(&home, Duration::ZERO).unwrap();
-        digest_key(&home).unwrap();
         assert_eq!(mode(&home.lock()), 0o600);
-        assert_eq!(mode(&home.digest_key()), 0o600);
-    }
-
-    #[test]
-    fn the_journals_key_stays_and_a_broken_one_is_refused() {
-        let outer = tempfile::tempdir().unwrap();
-        let home = Home::in_folder(outer.path());
-        let first = journal_keys(&home).unwrap().to_text();
-        assert_eq!(mode(&home.journal_key()), 0o600);
-        assert_eq!(journal_keys(&home).unwrap().to_text(), first);
-        assert_eq!(mode(&home.blob_key()), 0o600);
-        let sealing = |home: &Home| blob_key(home).unwrap().fingerprint().to_owned();
-        assert_eq!(sealing(&home), sealing(&home), "it stays");
-        for broken in [String::new(), first.replace("PRIVATE", "PUBLIC")] {
-            std::fs::write(home.journal_key(), broken).unwrap();
-            assert!(matches!(journal_keys(&home), Err(BadHome::BadKey { .. })));
-        }
     }
 
     #[test]
@@ -372,24 +240,10 @@ mod tests {
     fn what_was_opened_is_closed_again() {
         let outer = tempfile::tempdir().unwrap();
         let home = Home::in_folder(outer.path());
-        digest_key(&home).unwrap();
+        let _lock = lock(&home, Duration::ZERO).unwrap();
         std::fs::set_permissions(outer.path(), Permissions::from_mode(0o777)).unwrap();
-        std::fs::set_permissions(home.digest_key(), Permissions::from_mode(0o666)).unwrap();
+        std::fs::set_permissions(home.lock(), Permissions::from_mode(0o666)).unwrap();
         tighten(outer.path()).unwrap();
-        assert_eq!(
-            (mode(outer.path()), mode(&home.digest_key())),
-            (0o700, 0o600)
-        );
-    }
-
-    #[test]
-    fn the_key_stays_and_a_broken_one_is_refused() {
-        let outer = tempfile::tempdir().unwrap();
-        let home = Home::in_folder(outer.path());
-        let digest = |key: &DigestKey| key.call_digest(&[b"x"]);
-        let first = digest(&digest_key(&home).unwrap());
-        assert_eq!(first, digest(&digest_key(&home).unwrap()));
-        std::fs::write(home.digest_key(), b"short").unwrap();
-        assert!(matches!(digest_key(&home), Err(BadHome::BadKey { .. })));
+        assert_eq!((mode(outer.path()), mode(&home.lock())), (0o700, 0o600));
     }
 }

@@ -13,7 +13,7 @@ use palyra_core::{Clock, SystemClock, Timestamp};
 use palyra_gateway::calls::CallsFold;
 use palyra_gateway::policies::{PolicyBesideFold, PolicyPlace, PolicyVersionsFold};
 use palyra_gateway::tools::Registry;
-use palyra_gateway::vault::{VaultFold, VaultPlace};
+use palyra_gateway::vault::{KeyFiles, VaultFold, VaultPlace};
 use palyra_gateway::{GatewayService, People, Settings};
 use palyra_identity::AgentsFold;
 use palyra_journal::JournalStore;
@@ -42,6 +42,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     // Not dumpable: no core file with arguments in it, no ptrace by others of this uid.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
         .context("the process could not be made undumpable")?;
+    // And should somebody make it dumpable: no core file of it, nor of what it starts.
+    let none = rustix::process::Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    rustix::process::setrlimit(rustix::process::Resource::Core, none)
+        .context("core files could not be switched off")?;
     let home = Home::from_env()?;
     let mut masked = folders::prepare(&home)?;
     masked.extend(usual_homes(&masked));
@@ -58,9 +65,6 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Duration::ZERO
     };
     let lock = folders::lock(&home, patience)?;
-    if args.rotate_journal_key {
-        folders::rotate_journal_keys(&home)?;
-    }
     if args.detached {
         // Fails only for a group leader, which has left its parent's terminal already.
         let _ = rustix::process::setsid();
@@ -73,11 +77,23 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         .idle_exit
         .map(|span| span.0)
         .or(args.detached.then_some(DETACHED_IDLE));
-    let ended = runtime.block_on(serve(&home, masked, &config, idle, args.detached));
+    let start = Start {
+        idle,
+        detached: args.detached,
+        rotate_journal_key: args.rotate_journal_key,
+    };
+    let ended = runtime.block_on(serve(&home, masked, &config, &start));
     // Whatever is left of the daemon lets go of the journal before the next one may take it.
     runtime.shutdown_timeout(Duration::from_secs(5));
     drop(lock);
     ended
+}
+
+/// How this one was asked to start.
+struct Start {
+    idle: Option<Duration>,
+    detached: bool,
+    rotate_journal_key: bool,
 }
 
 /// The folders of this user's other daemon, the one without `PALYRA_HOME`: a call of ours must not
@@ -109,15 +125,15 @@ async fn serve(
     home: &Home,
     masked: Vec<PathBuf>,
     config: &Config,
-    idle: Option<Duration>,
-    detached: bool,
+    start: &Start,
 ) -> anyhow::Result<()> {
     // Before anybody can know of us: who is told to stop must stop, not die.
     let signals = Signals::listen()?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let started_at = clock.now();
     let sandbox = open_sandbox(home, &masked, config.tier_c_backend, &clock).await?;
-    let gateway = open_gateway(home, masked, config, &sandbox, &clock).await?;
+    let vault = vault_place(home, config, start.rotate_journal_key)?;
+    let gateway = open_gateway(home, masked, config, vault, &sandbox, &clock).await?;
     let traffic = Arc::new(Traffic::default());
     let listener = door::listen(&home.socket())
         .with_context(|| format!("cannot listen on `{}`", home.socket().display()))?;
@@ -135,9 +151,9 @@ async fn serve(
     let stop = CancellationToken::new();
     let serving = tokio::spawn(door.serve(listener, stop.clone()));
     let watching = tokio::spawn(watch::policies(home.policies(), gateway.clone()));
-    announce(home, &gateway, detached, started_at);
+    announce(home, &gateway, start.detached, started_at);
 
-    let why = wait_for_the_end(signals, &gateway, &traffic, idle, &home.folders()).await;
+    let why = wait_for_the_end(signals, &gateway, &traffic, start.idle, &home.folders()).await;
     tracing::info!(why, "stopping");
     let _ = std::fs::remove_file(home.socket());
     stop.cancel();
@@ -183,10 +199,29 @@ async fn open_sandbox(
     Ok(sandbox)
 }
 
+fn vault_place(
+    home: &Home,
+    config: &Config,
+    rotate_journal_key: bool,
+) -> std::io::Result<VaultPlace> {
+    Ok(VaultPlace {
+        folder: home.state().canonicalize()?,
+        keystore: config.keystore,
+        credentials: std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from),
+        key_files: Some(KeyFiles {
+            signing: home.journal_key(),
+            blobs: home.blob_key(),
+            digests: home.digest_key(),
+        }),
+        rotate_journal_key,
+    })
+}
+
 async fn open_gateway(
     home: &Home,
     masked: Vec<PathBuf>,
     config: &Config,
+    vault: VaultPlace,
     sandbox: &Sandbox,
     clock: &Arc<dyn Clock>,
 ) -> anyhow::Result<GatewayService> {
@@ -199,10 +234,9 @@ async fn open_gateway(
         Box::new(VaultFold),
     ];
     let path = home.journal();
-    let keys = folders::journal_keys(home)?;
-    let journal = JournalStore::open(&path, folds, Arc::clone(clock), keys)
+    // Its keys are in the vault: the gateway opens that, and the journal with it.
+    let journal = JournalStore::open_locked(&path, folds, Arc::clone(clock))
         .with_context(|| format!("the journal `{}` cannot be opened", path.display()))?;
-    folders::forget_old_journal_key(home)?;
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let own = std::env::home_dir().unwrap_or_else(|| PathBuf::from("/"));
     let people = People::of(&passwd, own);
@@ -217,11 +251,7 @@ async fn open_gateway(
             .filter_map(|home| home.canonicalize().ok())
             .collect(),
         people,
-        vault: VaultPlace {
-            folder: home.state().canonicalize()?,
-            keystore: config.keystore,
-            credentials: std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from),
-        },
+        vault,
     };
     let policies = PolicyPlace {
         folder: home.policies(),
@@ -234,7 +264,7 @@ async fn open_gateway(
         journal,
         sandbox.clone(),
         Registry::standard()?,
-        folders::digest_key(home)?,
+        None,
         settings,
         Arc::clone(clock),
     )
@@ -266,7 +296,7 @@ fn warnings(sandbox: &Sandbox) -> Vec<String> {
 /// Says where it listens and what to try first.
 fn announce(home: &Home, gateway: &GatewayService, detached: bool, started_at: Timestamp) {
     let interrupted = gateway.interrupted();
-    for call in interrupted {
+    for call in &interrupted {
         tracing::warn!(%call, "was cut short by the end of an earlier daemon");
     }
     let ready_after = SystemClock.now().since(started_at);

@@ -209,7 +209,7 @@ async fn open(folder: &std::path::Path, calls: i64) -> (GatewayService, Caller) 
         journal,
         sandbox.await.expect("it says that it is not available"),
         Registry::standard().unwrap(),
-        DigestKey::from_bytes([1; 32]),
+        Some(DigestKey::from_bytes([1; 32])),
         settings,
         Arc::clone(&clock),
     );

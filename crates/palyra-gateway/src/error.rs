@@ -98,6 +98,13 @@ impl Refusal {
 
 impl From<palyra_journal::JournalError> for Refusal {
     fn from(error: palyra_journal::JournalError) -> Self {
+        if matches!(error, palyra_journal::JournalError::Keyless) {
+            return Self::denied(Denial::new(
+                palyra_core::DenialCode::VaultLocked,
+                error.to_string(),
+                error.remedy(),
+            ));
+        }
         tracing::error!(%error, "the journal failed");
         Self::new(
             RefusalKind::Unavailable,

@@ -27,6 +27,7 @@ pub mod service;
 pub mod tools;
 pub mod vault;
 mod waiting;
+mod waking;
 mod workspace;
 
 pub use budget::{Budget, Usage};

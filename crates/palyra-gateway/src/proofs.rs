@@ -44,7 +44,7 @@ impl GatewayService {
             ),
         };
         Ok(Head {
-            key: journal.key().clone(),
+            key: journal.key().ok_or(JournalError::Keyless)?,
             checkpoint,
             continues,
         })

@@ -92,6 +92,7 @@ impl GatewayService {
         action: Action,
         on: Resource,
     ) -> Result<(), Refusal> {
+        self.may_be_asked(&action)?;
         let (device, channel) = (DeviceId::local(), Channel::Cli);
         let answer = self
             .0
@@ -116,7 +117,7 @@ impl GatewayService {
             journal_head: self.0.journal.head(),
             journal_state: self.0.journal.state(),
             sandbox: self.0.sandbox.status(),
-            interrupted: self.0.interrupted.clone(),
+            interrupted: self.0.waking.interrupted(),
         })
     }
 
@@ -382,20 +383,8 @@ impl GatewayService {
 
     /// Calls that were closed as interrupted at this start.
     #[must_use]
-    pub fn interrupted(&self) -> &[CallId] {
-        &self.0.interrupted
-    }
-
-    /// Records that the daemon started.
-    ///
-    /// # Errors
-    /// The journal cannot be written.
-    pub async fn note_start(&self, version: &str) -> Result<(), Refusal> {
-        let started = palyra_core::entry::Entry::DaemonStarted {
-            version: version.to_owned(),
-            blob_key: Some(self.0.journal.blob_key().to_owned()),
-        };
-        self.0.note(started).await
+    pub fn interrupted(&self) -> Vec<CallId> {
+        self.0.waking.interrupted()
     }
 
     fn list<T>(
@@ -439,14 +428,21 @@ impl GatewayService {
         let Some(commitment) = of else {
             return Ok(false);
         };
-        Ok(self.0.journal.kept(&commitment)? == Kept::Unreadable)
+        let kept = self.0.journal.kept(&commitment);
+        // The record is shown without what is sealed; the status says why.
+        let sealed = matches!(kept, Err(JournalError::Keyless));
+        Ok(sealed || kept? == Kept::Unreadable)
     }
 
     fn blob_json(&self, of: Option<Commitment>) -> Result<Option<serde_json::Value>, Refusal> {
         let Some(commitment) = of else {
             return Ok(None);
         };
-        Ok(match self.0.journal.kept(&commitment)? {
+        let kept = self.0.journal.kept(&commitment);
+        if matches!(kept, Err(JournalError::Keyless)) {
+            return Ok(None);
+        }
+        Ok(match kept? {
             Kept::Whole(blob) => serde_json::from_slice(&blob.bytes).ok(),
             Kept::Erased | Kept::Unreadable | Kept::Unknown => None,
         })

@@ -30,6 +30,7 @@ use crate::policies::{Keeper, PolicyPlace};
 use crate::tools::{Place, Registry, unknown};
 use crate::vault::{VaultKeeper, VaultPlace};
 use crate::waiting::Waiting;
+use crate::waking::Waking;
 use crate::{feeding, recovery, workspace};
 
 /// How the gateway behaves.
@@ -115,8 +116,7 @@ pub(crate) struct Inner {
     pub(crate) waiting: Arc<Waiting>,
     pub(crate) floods: Mutex<Floods>,
     pub(crate) stopping: CancellationToken,
-    pub(crate) interrupted: Vec<CallId>,
-    key: DigestKey,
+    pub(crate) waking: Waking,
     live: Mutex<HashMap<CallId, Live>>,
     stopped: Mutex<Stopped>,
     pub(crate) tasks: TaskTracker,
@@ -143,7 +143,8 @@ pub struct Stopped {
 
 impl GatewayService {
     /// Wires the rooms, finds out which policies decide, and closes what an earlier daemon left
-    /// open.
+    /// open. With a vault that stays locked, what is to be recorded of that waits until it is open.
+    /// `key` is for a journal that was opened with its keys; else it comes from the vault.
     ///
     /// # Errors
     /// There are no policies that can be used, or the journal cannot be read or written.
@@ -152,16 +153,20 @@ impl GatewayService {
         journal: JournalStore,
         sandbox: Sandbox,
         registry: Registry,
-        key: DigestKey,
+        key: Option<DigestKey>,
         settings: Settings,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, Refusal> {
+        let vault = settings.vault.clone();
+        // It has the journal's keys. Locked, it leaves a journal that is only read.
+        let vault = VaultKeeper::open(vault, journal.clone(), Arc::clone(&clock), key).await;
         let policies = Keeper::open(journal.clone(), policies).await?;
         let policy = Arc::clone(policies.engine());
-        let interrupted = recovery::close_what_was_left(&journal).await?;
+        let waking = Waking::default();
+        if !journal.is_locked() {
+            waking.found(recovery::close_what_was_left(&journal).await?);
+        }
         let agents = recovery::agents(&journal)?;
-        let vault = settings.vault.clone();
-        let vault = VaultKeeper::open(vault, journal.clone(), Arc::clone(&clock)).await;
         let metadata: Vec<_> = registry.iter().map(|tool| tool.metadata.clone()).collect();
         policy.set_tools(&metadata)?;
         policy.set_agents(
@@ -182,8 +187,7 @@ impl GatewayService {
             waiting: Arc::default(),
             floods: Mutex::default(),
             stopping: CancellationToken::new(),
-            interrupted,
-            key,
+            waking,
             live: Mutex::default(),
             stopped: Mutex::default(),
             tasks: TaskTracker::new(),
@@ -239,6 +243,7 @@ impl GatewayService {
             has_tier_c: sandbox.tier_c.is_some() || !sandbox.available,
         };
         let prepared = tool.prepare(&wanted.arguments, &place)?;
+        let key = self.0.vault.digest_key()?;
         let now = self.0.clock.now();
         let proposal = ToolProposal {
             tool: tool.metadata.name.clone(),
@@ -253,7 +258,7 @@ impl GatewayService {
             workspace,
             prepared.plan.tier(),
             &prepared.plan,
-            &self.0.key,
+            &key,
             now,
             calls_last_minute,
         );
@@ -264,7 +269,7 @@ impl GatewayService {
             tier: facts.tier,
             exact: facts.digest(),
         };
-        let understood = prepared.analysis.understanding(&identity, &self.0.key);
+        let understood = prepared.analysis.understanding(&identity, &key);
         let facts = facts.with_understanding(understood);
         tracing::debug!(
             call = %facts.call,
@@ -445,6 +450,13 @@ impl Inner {
 
     pub(crate) fn lock_floods(&self) -> MutexGuard<'_, Floods> {
         lock(&self.floods)
+    }
+
+    /// Cancels what runs and waits; how much that is.
+    pub(crate) fn cancel_live(&self) -> usize {
+        let live = self.lock_live();
+        live.values().for_each(|call| call.cancel.cancel());
+        live.len()
     }
 
     pub(crate) fn lock_live(&self) -> MutexGuard<'_, HashMap<CallId, Live>> {

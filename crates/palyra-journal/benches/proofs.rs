@@ -125,7 +125,7 @@ fn prove(journal: &JournalStore, entries: u64) -> (Duration, Duration) {
 fn verify(journal: &JournalStore, entries: u64) -> (Duration, u64) {
     let mut export = Vec::new();
     journal.export(0, &mut export).unwrap();
-    let trust = Trust::nobody().key(journal.key().clone());
+    let trust = Trust::nobody().key(journal.key().unwrap());
     let start = Instant::now();
     let report = verify_segment(export.as_slice(), &trust).unwrap();
     let taken = start.elapsed();

@@ -196,10 +196,19 @@ pub(crate) fn erase(connection: &Connection, blob: &Commitment) -> Result<(), ru
         .map(drop)
 }
 
-/// One blob, as far as it is kept.
+/// Whether any blob is sealed; those of earlier versions are not.
+pub(crate) fn any_sealed(connection: &Connection) -> Result<bool, JournalError> {
+    if schema::has_open_blobs(connection)? {
+        return Ok(false);
+    }
+    let sql = "SELECT EXISTS (SELECT 1 FROM blobs WHERE sealed IS NOT NULL)";
+    Ok(connection.query_row(sql, [], |row| row.get(0))?)
+}
+
+/// One blob, as far as it is kept. Without the key only what is gone can be told.
 pub(crate) fn read(
     connection: &Connection,
-    key: &BlobKey,
+    key: Option<&BlobKey>,
     commitment: &Commitment,
 ) -> Result<Kept, JournalError> {
     let stored: Option<(String, Option<Vec<u8>>)> = connection
@@ -212,6 +221,7 @@ pub(crate) fn read(
         None => Kept::Unknown,
         Some((_, None)) => Kept::Erased,
         Some((kind, Some(sealed))) => key
+            .ok_or(JournalError::Keyless)?
             .open(commitment, &kind, &sealed)
             .map_or(Kept::Unreadable, Kept::Whole),
     })
@@ -237,8 +247,8 @@ pub(crate) fn warn_of_another_key(
         commitment_of(&commitment).is_some_and(|it| key.open(&it, &kind, &sealed).is_some());
     if !opens {
         tracing::warn!(
-            "arguments and output of the past do not open: `blobs.key` is another one than they \
-             were sealed with; restore it from a backup, or erase them"
+            "arguments and output of the past do not open: the key is another one than they were \
+             sealed with; restore it with `palyra vault import`, or erase them"
         );
     }
     Ok(())

@@ -99,6 +99,9 @@ pub enum JournalError {
         /// Why.
         why: String,
     },
+    /// The journal's keys are not at hand: it is read, and takes nothing.
+    #[error("the journal's keys are in the vault, which is locked")]
+    Keyless,
     /// Somebody asks about a place beyond the end.
     #[error("there is no entry {place}; the last one is {head}")]
     NoSuchPlace {
@@ -184,6 +187,7 @@ impl JournalError {
             Self::KeyReused { .. } | Self::BadKey { .. } => "append under another key",
             Self::Conflict { .. } => "read the stream again, then decide again",
             Self::Unwritable { .. } | Self::TooLarge { .. } => "send less, or plain Unicode text",
+            Self::Keyless => "open the vault with `palyra vault unlock`",
             Self::Key { .. } => "restore the journal's key from a backup, then start again",
             Self::Closed | Self::TwoFolds { .. } | Self::Database(_) => {
                 "check `palyra status` and the daemon's log, then restart the daemon"

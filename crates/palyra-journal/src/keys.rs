@@ -90,6 +90,18 @@ impl JournalKeys {
         })
     }
 
+    /// Whether the one who signed last is among these: the key itself, or the one that vouches for
+    /// it. With others the journal goes on as well, and says that nobody vouches for them.
+    #[must_use]
+    pub fn follow(&self, signer: &VerifierKey) -> bool {
+        let is = |key: &SignerKey| {
+            let renamed = SignerKey::from_secret(&key.to_secret());
+            let renamed = renamed.and_then(|key| key.named(signer.name()));
+            renamed.is_ok_and(|key| key.verifier() == *signer)
+        };
+        is(&self.current) || self.previous.as_ref().is_some_and(is)
+    }
+
     /// The key that seals blobs.
     pub(crate) fn blobs(&self) -> Arc<BlobKey> {
         Arc::clone(&self.blobs)

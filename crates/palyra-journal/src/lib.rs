@@ -43,6 +43,7 @@ mod error;
 mod failing;
 #[cfg(test)]
 mod faults;
+mod keyring;
 mod keys;
 mod log;
 mod mending;

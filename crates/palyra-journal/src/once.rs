@@ -37,7 +37,7 @@ impl JournalStore {
         if key.is_empty() || key.len() > MOST {
             return Err(JournalError::BadKey { length: key.len() });
         }
-        let digest = self.recorded_key(key);
+        let digest = self.recorded_key(key)?;
         let blobs: Vec<Committed> = batch.blobs.into_iter().map(Committed::from).collect();
         let blobs = self.sealed(&blobs)?;
         let to = |append: &StreamAppend| AppendedTo {

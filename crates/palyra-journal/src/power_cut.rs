@@ -182,7 +182,7 @@ async fn check(files: &BTreeMap<Part, Vec<u8>>, told: &[&Told], why: &str) {
         let row = journal.row("counts", stream).unwrap();
         assert_eq!(row.map(|row| row.value.len()), Some(*count), "{why}");
     }
-    let mut trust = Trust::nobody().key(journal.key().clone());
+    let mut trust = Trust::nobody().key(journal.key().unwrap());
     for told in told {
         match told {
             Told::Durable {

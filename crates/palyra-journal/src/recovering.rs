@@ -47,7 +47,7 @@ async fn until_writable(journal: &JournalStore) {
 }
 
 fn verified(folder: &tempfile::TempDir, journal: &JournalStore) {
-    let trust = Trust::nobody().key(journal.key().clone());
+    let trust = Trust::nobody().key(journal.key().unwrap());
     let trust = trust.pinned(journal.checkpoint().unwrap()).unwrap();
     let report = verify(&folder.path().join("journal.db"), &trust).unwrap();
     assert_eq!(report.verdict(), Verdict::Verified, "{report:?}");

@@ -32,7 +32,12 @@ const CHUNK: usize = 4_096;
 
 /// Seals what is appended.
 pub(crate) struct Sealer {
-    key: Arc<SignerKey>,
+    /// Without it nothing is sealed, and so nothing is written.
+    key: Option<Arc<SignerKey>>,
+    /// Who signed last; `None` when there is no tree yet.
+    signer: Option<VerifierKey>,
+    /// Who signs from the next group on, which hands the key over.
+    next: Option<VerifierKey>,
     /// The tree that is committed.
     frontier: Frontier,
     /// The tree with what is written and not committed.
@@ -44,22 +49,33 @@ pub(crate) struct Sealer {
     off: bool,
 }
 
-/// A journal that is ready to be sealed.
-pub(crate) struct Opened {
-    pub(crate) sealer: Sealer,
-    /// To be appended first: another key takes over.
-    pub(crate) handover: Option<Entry>,
-}
-
 impl Sealer {
-    /// Opens the tree in the file. A journal that never had one, because it is new or was written
-    /// by an earlier version, is sealed as it is found.
-    pub(crate) fn open(
-        connection: &mut Connection,
-        keys: JournalKeys,
-    ) -> Result<Opened, JournalError> {
+    /// Reads the tree in the file; it needs nobody's key for that. A file of an earlier version
+    /// gets the tables for one.
+    pub(crate) fn open(connection: &mut Connection) -> Result<Self, JournalError> {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         schema::upgrade(&transaction)?;
+        let (signer, frontier) = match first_key(&transaction)? {
+            Some(_) => {
+                let signer = signer(&transaction)?;
+                let frontier = committed(&transaction, &signer)?;
+                (Some(signer), frontier)
+            }
+            None => (None, Frontier::default()),
+        };
+        transaction.commit()?;
+        Ok(Self::of(None, signer, frontier))
+    }
+
+    /// Seals with these keys from now on. A journal that never had a tree, because it is new or was
+    /// written by an earlier version, is sealed as it is found. Gives what is to be appended first
+    /// when another key takes over.
+    pub(crate) fn take(
+        &mut self,
+        connection: &mut Connection,
+        keys: JournalKeys,
+    ) -> Result<Option<Entry>, JournalError> {
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let first = first_key(&transaction)?;
         let (key, previous) = match &first {
             Some(first) => keys.named(first.name()),
@@ -75,15 +91,26 @@ impl Sealer {
         let handover = (signer != key.verifier())
             .then(|| handover(&frontier, &signer, &key, previous.as_ref()))
             .transpose()?;
-        Ok(Opened {
-            sealer: Self::of(key, frontier),
-            handover,
-        })
+        self.frontier = frontier;
+        self.forget();
+        // Until the handover is written, the last checkpoint is the old key's.
+        self.signer = Some(signer);
+        self.next = handover.as_ref().map(|_| key.verifier());
+        self.key = Some(Arc::new(key));
+        Ok(handover)
     }
 
-    fn of(key: SignerKey, frontier: Frontier) -> Self {
+    /// Forgets the key. The tree stays known.
+    pub(crate) fn drop_key(&mut self) {
+        self.key = None;
+        self.next = None;
+    }
+
+    fn of(key: Option<Arc<SignerKey>>, signer: Option<VerifierKey>, frontier: Frontier) -> Self {
         Self {
-            key: Arc::new(key),
+            key,
+            signer,
+            next: None,
             frontier,
             ahead: None,
             leaves: Vec::new(),
@@ -99,9 +126,14 @@ impl Sealer {
         self.off = true;
     }
 
-    /// Whose signatures these are.
-    pub(crate) fn key(&self) -> Arc<SignerKey> {
-        Arc::clone(&self.key)
+    /// Whose signatures these are, while that key is at hand.
+    pub(crate) fn key(&self) -> Option<Arc<SignerKey>> {
+        self.key.clone()
+    }
+
+    /// Who signed last.
+    pub(crate) const fn signer(&self) -> Option<&VerifierKey> {
+        self.signer.as_ref()
     }
 
     /// An entry was inserted; its place is the next one.
@@ -119,6 +151,7 @@ impl Sealer {
         if self.leaves.is_empty() {
             return Ok(());
         }
+        let key = self.key.as_ref().ok_or(JournalError::Keyless)?;
         let mut ahead = self.frontier.clone();
         let mut packed = Vec::with_capacity(self.leaves.len() * 32);
         let mut complete = Vec::new();
@@ -135,7 +168,7 @@ impl Sealer {
                 .prepare_cached("INSERT INTO nodes (level, place, hash) VALUES (?1, ?2, ?3)")?
                 .execute(params![level, to_sql(index), node.as_bytes()])?;
         }
-        insert_checkpoint(connection, &self.key, &ahead, &packed)?;
+        insert_checkpoint(connection, key, &ahead, &packed)?;
         self.ahead = Some(ahead);
         Ok(())
     }
@@ -145,6 +178,9 @@ impl Sealer {
         self.leaves.clear();
         if let Some(ahead) = self.ahead.take() {
             self.frontier = ahead;
+            if let Some(next) = self.next.take() {
+                self.signer = Some(next);
+            }
         }
     }
 
@@ -157,7 +193,11 @@ impl Sealer {
     /// Reads from the file where the tree stands, and that nobody else touched its end: what
     /// somebody slipped in must not get our signature.
     pub(crate) fn reload(&mut self, connection: &Connection) -> Result<u64, JournalError> {
-        let found = committed(connection, &self.key.verifier())?;
+        let Some(signer) = &self.signer else {
+            // Nothing was ever sealed here, and nothing is written without a seal.
+            return queries::last_seq(connection);
+        };
+        let found = committed(connection, signer)?;
         let known = &self.frontier;
         // What is longer continues what was known; what is shorter was cut, and how much may be cut
         // the caller knows.
@@ -180,6 +220,9 @@ const END: u64 = 256;
 impl Sealer {
     /// Compares the last entries with the leaves that the tree is made of.
     pub(crate) fn compare_end(&self, connection: &Connection) -> Result<(), JournalError> {
+        if self.signer.is_none() {
+            return Ok(());
+        }
         let size = self.frontier.size();
         let mut statement = connection.prepare_cached(
             "SELECT seq, stream, revision, kind, at, body FROM entries
@@ -210,7 +253,8 @@ fn begin(transaction: &Transaction<'_>, key: &SignerKey) -> Result<(), JournalEr
     insert_checkpoint(transaction, key, &Frontier::default(), &[])?;
     let key =
         SignerKey::from_secret(&key.to_secret()).map_err(|error| JournalError::key(&error))?;
-    let mut sealer = Sealer::of(key, Frontier::default());
+    let signer = key.verifier();
+    let mut sealer = Sealer::of(Some(Arc::new(key)), Some(signer), Frontier::default());
     let mut statement = transaction
         .prepare("SELECT seq, stream, revision, kind, at, body FROM entries ORDER BY seq")?;
     let mut rows = statement.query([])?;

@@ -25,7 +25,7 @@ pub enum JournalState {
 }
 
 impl JournalState {
-    fn because(error: &JournalError) -> Self {
+    pub(crate) fn because(error: &JournalError) -> Self {
         Self::Unwritable {
             why: error.to_string(),
             next_step: error.remedy().to_owned(),

@@ -11,12 +11,13 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::attestation::{AttestationFile, ProvenEntry};
 use crate::batch::{Append, Appended, Committed, Expected, Prepared, StreamAppend};
-use crate::blobs::{self, BlobKey, Kept, Sealed};
+use crate::blobs::{self, Kept, Sealed};
 use crate::checkpoints::Checkpoints;
 use crate::error::JournalError;
+use crate::keyring::{Held, Keyring};
 use crate::keys::JournalKeys;
 use crate::projections::Projections;
-use crate::proof::{self, Checkpoint, Hash, Note, SignerKey, VerifierKey};
+use crate::proof::{self, Checkpoint, Hash, Note, VerifierKey};
 use crate::queries::{self, Readers, RowQuery};
 use crate::schema;
 use crate::sealing::Sealer;
@@ -42,9 +43,9 @@ struct Inner {
     threads: Vec<JoinHandle<()>>,
     readers: Arc<Readers>,
     shared: Arc<Shared>,
-    signer: Arc<SignerKey>,
-    key: VerifierKey,
-    blob_key: Arc<BlobKey>,
+    keyring: Arc<Keyring>,
+    /// Keys come and go one after another.
+    changing: tokio::sync::Mutex<()>,
     checkpoints: Arc<Checkpoints>,
     folds: Vec<Arc<dyn Fold>>,
     path: PathBuf,
@@ -71,7 +72,19 @@ impl JournalStore {
         clock: Arc<dyn Clock>,
         keys: JournalKeys,
     ) -> Result<Self, JournalError> {
-        Self::open_with(path, folds, clock, keys, |_| {})
+        Self::open_with(path, folds, clock, Some(keys), |_| {})
+    }
+
+    /// Opens it without its keys: it is read, and takes nothing until [`unlock`](Self::unlock).
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_locked(
+        path: &Path,
+        folds: Vec<Box<dyn Fold>>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, JournalError> {
+        Self::open_with(path, folds, clock, None, |_| {})
     }
 
     /// Opens a journal that seals nothing, to know what sealing costs. It cannot be opened again.
@@ -81,14 +94,14 @@ impl JournalStore {
     #[cfg(feature = "unsealed")]
     pub fn open_unsealed(path: &Path, clock: Arc<dyn Clock>) -> Result<Self, JournalError> {
         let keys = JournalKeys::generate().map_err(|error| JournalError::key(&error))?;
-        Self::open_with(path, Vec::new(), clock, keys, Sealer::switch_off)
+        Self::open_with(path, Vec::new(), clock, Some(keys), Sealer::switch_off)
     }
 
     fn open_with(
         path: &Path,
         folds: Vec<Box<dyn Fold>>,
         clock: Arc<dyn Clock>,
-        keys: JournalKeys,
+        keys: Option<JournalKeys>,
         adjust: impl FnOnce(&mut Sealer),
     ) -> Result<Self, JournalError> {
         let cannot = |source| JournalError::Open {
@@ -103,12 +116,12 @@ impl JournalStore {
         let mut connection = schema::open_writer(&path)?;
         backup::remove_copies(&path);
         projections.reconcile(&mut connection)?;
-        let blob_key = keys.blobs();
-        let mut opened = Sealer::open(&mut connection, keys)?;
-        adjust(&mut opened.sealer);
-        blobs::upgrade(&mut connection, &blob_key)?;
-        blobs::warn_of_another_key(&connection, &blob_key)?;
-        let signer = opened.sealer.key();
+        let mut sealer = Sealer::open(&mut connection)?;
+        adjust(&mut sealer);
+        let keyring = Arc::new(Keyring::default());
+        if let Some(signer) = sealer.signer() {
+            keyring.knows(signer.clone());
+        }
         let shared = Arc::new(Shared::default());
         let checkpoints = Checkpoints::of(&mut connection, schema::connect(&path)?)?;
         let readers = Arc::new(Readers::new(path.clone()));
@@ -116,11 +129,14 @@ impl JournalStore {
             connection,
             checkpoints,
             projections,
-            opened,
+            (sealer, Arc::clone(&keyring)),
             clock,
             Arc::clone(&shared),
             Arc::clone(&readers),
         )?;
+        if let Some(keys) = keys {
+            writer.take_keys(keys)?;
+        }
         let checkpoints = writer.checkpoints();
         // An erasure that the end of a daemon cut short: the log may still hold what it erased.
         checkpoints.is_unclean();
@@ -146,15 +162,62 @@ impl JournalStore {
                 threads,
                 readers,
                 shared,
-                key: signer.verifier(),
-                signer,
-                blob_key,
+                keyring,
+                changing: tokio::sync::Mutex::new(()),
                 checkpoints,
                 folds,
                 path,
                 copying: Mutex::new(()),
             }),
         })
+    }
+
+    /// Takes entries from now on, sealed with these keys; what [`open`](Self::open) says of keys is so
+    /// here. Nothing happens when it has keys.
+    ///
+    /// # Errors
+    /// The keys cannot be used, or the journal could not be written: it has none, as before.
+    pub async fn unlock(&self, keys: JournalKeys) -> Result<(), JournalError> {
+        let _one_at_a_time = self.inner.changing.lock().await;
+        match self.is_locked() {
+            true => self.change_keys(Some(keys)).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Forgets the keys. What was accepted is written first.
+    ///
+    /// # Errors
+    /// The writer is gone.
+    pub async fn lock(&self) -> Result<(), JournalError> {
+        let _one_at_a_time = self.inner.changing.lock().await;
+        // From here on nothing is accepted.
+        self.inner.keyring.hold(None);
+        self.change_keys(None).await
+    }
+
+    /// Whether it is without its keys.
+    #[must_use]
+    pub fn is_locked(&self) -> bool {
+        self.inner.keyring.is_empty()
+    }
+
+    async fn change_keys(&self, keys: Option<JournalKeys>) -> Result<(), JournalError> {
+        let keyring = &self.inner.keyring;
+        keyring.want(keys);
+        loop {
+            // It may be taken up in the middle of a group, which is no place for other keys.
+            let answered = self.enqueue(Prepared::nothing()).await;
+            match (keyring.outcome(), answered) {
+                (Some(outcome), answered) => return outcome.and(answered.map(drop)),
+                (None, Err(JournalError::Closed)) => return Err(JournalError::Closed),
+                (None, _) => tokio::task::yield_now().await,
+            }
+        }
+    }
+
+    fn held(&self) -> Result<Arc<Held>, JournalError> {
+        self.inner.keyring.held()
     }
 
     /// Appends to several streams and stores blobs in one transaction; returns once it is
@@ -200,7 +263,8 @@ impl JournalStore {
 
     /// Seals on this thread: the writer's time is everybody's.
     pub(crate) fn sealed(&self, blobs: &[Committed]) -> Result<Vec<Sealed>, JournalError> {
-        let seal = |blob| self.inner.blob_key.seal(blob);
+        let held = self.held()?;
+        let seal = |blob| held.blobs.seal(blob);
         blobs.iter().map(seal).collect()
     }
 
@@ -216,6 +280,11 @@ impl JournalStore {
     }
 
     async fn send(&self, batch: Prepared) -> Result<Appended, JournalError> {
+        self.held()?;
+        self.enqueue(batch).await
+    }
+
+    async fn enqueue(&self, batch: Prepared) -> Result<Appended, JournalError> {
         let (reply, answer) = oneshot::channel();
         let queue = self.inner.queue.as_ref().ok_or(JournalError::Closed)?;
         let sent = queue.send(Request { batch, reply }).await;
@@ -251,10 +320,11 @@ impl JournalStore {
         *self.inner.shared.head().borrow()
     }
 
-    /// The key that signs this journal's checkpoints; its name is the journal's.
+    /// The key that signs this journal's checkpoints; its name is the journal's. `None` for a new
+    /// one that was never given a key.
     #[must_use]
-    pub fn key(&self) -> &VerifierKey {
-        &self.inner.key
+    pub fn key(&self) -> Option<VerifierKey> {
+        self.inner.keyring.known()
     }
 
     /// The signed checkpoint about everything that is durable. This reads the disk and blocks.
@@ -351,7 +421,7 @@ impl JournalStore {
             let path = path.ok_or_else(|| JournalError::corrupt(format!("entry {seq} is lost")))?;
             entries.push(ProvenEntry { line, path });
         }
-        AttestationFile::new(entries, &checkpoint, &self.inner.signer).map(Some)
+        AttestationFile::new(entries, &checkpoint, &self.held()?.signer).map(Some)
     }
 
     /// One row of a projection. This reads the disk and blocks.
@@ -384,7 +454,7 @@ impl JournalStore {
             Kept::Whole(blob) => Ok(Some(blob)),
             Kept::Erased | Kept::Unknown => Ok(None),
             Kept::Unreadable => Err(JournalError::corrupt(format!(
-                "the blob {} does not open: it was changed, or `blobs.key` is another one",
+                "the blob {} does not open: it was changed, or the key is another one",
                 commitment.0
             ))),
         }
@@ -395,15 +465,16 @@ impl JournalStore {
     /// # Errors
     /// The file could not be read.
     pub fn kept(&self, commitment: &Commitment) -> Result<Kept, JournalError> {
-        let key = &self.inner.blob_key;
+        let held = self.held().ok();
+        let key = held.as_ref().map(|held| held.blobs.as_ref());
         self.inner
             .readers
             .with(|reader| blobs::read(reader, key, commitment))
     }
 
     /// The key of an append as it is recorded.
-    pub(crate) fn recorded_key(&self, key: &str) -> Digest {
-        self.inner.blob_key.once(key)
+    pub(crate) fn recorded_key(&self, key: &str) -> Result<Digest, JournalError> {
+        Ok(self.held()?.blobs.once(key))
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -475,9 +546,20 @@ impl JournalStore {
     }
 
     /// Tells the key that seals blobs from others.
-    #[must_use]
-    pub fn blob_key(&self) -> &str {
-        self.inner.blob_key.fingerprint()
+    ///
+    /// # Errors
+    /// It is not at hand.
+    pub fn blob_key(&self) -> Result<String, JournalError> {
+        Ok(self.held()?.blobs.fingerprint().to_owned())
+    }
+
+    /// Whether anything in it is sealed, so that a key that is lost is missed. This reads the disk
+    /// and blocks.
+    ///
+    /// # Errors
+    /// The file could not be read.
+    pub fn has_sealed_blobs(&self) -> Result<bool, JournalError> {
+        self.inner.readers.with(blobs::any_sealed)
     }
 
     /// Calls that were admitted and have no attestation, interruption or closing, oldest first.
@@ -510,7 +592,10 @@ impl JournalStore {
     /// Whether the last append went through.
     #[must_use]
     pub fn state(&self) -> JournalState {
-        self.inner.shared.state().clone()
+        match self.is_locked() {
+            true => JournalState::because(&JournalError::Keyless),
+            false => self.inner.shared.state().clone(),
+        }
     }
 }
 

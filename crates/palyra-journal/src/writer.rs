@@ -21,13 +21,15 @@ use crate::blobs;
 use crate::cache::Generations;
 use crate::checkpoints::Checkpoints;
 use crate::error::JournalError;
+use crate::keyring::{Held, Keyring};
+use crate::keys::JournalKeys;
 use crate::log::Position;
 use crate::once;
 use crate::projections::Projections;
 use crate::proof::EntryRecord;
 use crate::queries::{self, Readers, to_sql};
 use crate::reserve::Reserve;
-use crate::sealing::{Opened, Sealer};
+use crate::sealing::Sealer;
 use crate::shared::{Mark, Shared};
 
 /// A group is closed at this many appends,
@@ -117,6 +119,7 @@ impl Turn {
     fn take(&mut self) -> Option<Written> {
         let first = self.queue.blocking_recv()?;
         if first.batch.is_nothing() {
+            self.writer.change_keys();
             self.writer.mend();
         }
         Some(self.writer.group(first, &mut self.queue))
@@ -155,6 +158,7 @@ pub(crate) struct Writer {
     pub(crate) connection: Connection,
     projections: Projections,
     pub(crate) sealer: Sealer,
+    keyring: Arc<Keyring>,
     clock: Arc<dyn Clock>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) readers: Arc<Readers>,
@@ -191,17 +195,18 @@ impl Writer {
         connection: Connection,
         checkpoints: Checkpoints,
         projections: Projections,
-        opened: Opened,
+        (sealer, keyring): (Sealer, Arc<Keyring>),
         clock: Arc<dyn Clock>,
         shared: Arc<Shared>,
         readers: Arc<Readers>,
     ) -> Result<Self, JournalError> {
         let data_version = data_version(&connection)?;
         let head = queries::last_seq(&connection)?;
-        let mut writer = Self {
+        Ok(Self {
             connection,
             projections,
-            sealer: opened.sealer,
+            sealer,
+            keyring,
             clock,
             shared,
             reserve: Reserve::beside(readers.path()),
@@ -214,11 +219,42 @@ impl Writer {
             doubtful: false,
             position: None,
             checkpoints: Arc::new(checkpoints),
-        };
-        if let Some(handover) = opened.handover {
-            writer.append_first(handover)?;
+        })
+    }
+
+    /// Seals with these keys from now on, and everything that earlier versions left open. The first
+    /// thing appended is that another key takes over, if one does.
+    pub(crate) fn take_keys(&mut self, keys: JournalKeys) -> Result<(), JournalError> {
+        let blobs = keys.blobs();
+        let handover = self.sealer.take(&mut self.connection, keys)?;
+        blobs::upgrade(&mut self.connection, &blobs)?;
+        blobs::warn_of_another_key(&self.connection, &blobs)?;
+        if let Some(handover) = handover {
+            self.append_first(handover)?;
         }
-        Ok(writer)
+        let signer = self.sealer.key().ok_or(JournalError::Keyless)?;
+        self.keyring.hold(Some(Held { signer, blobs }));
+        Ok(())
+    }
+
+    /// Takes or forgets keys, if somebody asked for that.
+    fn change_keys(&mut self) {
+        let Some(wanted) = self.keyring.wanted() else {
+            return;
+        };
+        let outcome = match wanted {
+            Some(keys) => self.take_keys(*keys),
+            None => {
+                self.sealer.drop_key();
+                self.keyring.hold(None);
+                Ok(())
+            }
+        };
+        if outcome.is_err() {
+            self.sealer.drop_key();
+            self.abandon();
+        }
+        self.keyring.made(outcome);
     }
 
     /// The last place that is written; durable it is once the log is synced.

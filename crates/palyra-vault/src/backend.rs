@@ -66,6 +66,15 @@ impl Stored {
     }
 }
 
+/// One of the daemon's own keys, sealed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Own {
+    /// Which.
+    pub name: String,
+    /// Its sealed parts.
+    pub sealed: Sealed,
+}
+
 /// The newest version number that a secret ever had, kept when it is deleted: numbers never repeat,
 /// so no old blob fits a new secret of the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,6 +117,8 @@ pub enum Write<'a> {
     Latest(&'a SecretRef, Latest),
     /// The data key of a version, wrapped by another key.
     Rewrap(&'a Stored),
+    /// One of the daemon's own keys, in place of the one of its name.
+    Own(&'a Own),
 }
 
 /// Stores blobs. What is committed is durable when the call comes back, all of it or nothing.
@@ -163,6 +174,12 @@ pub trait BlobBackend: Send {
         &self,
         see: &mut dyn FnMut(&SecretRef, Latest) -> Result<(), VaultError>,
     ) -> Result<(), VaultError>;
+
+    /// The daemon's own keys; they are few.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    fn owned(&self) -> Result<Vec<Own>, VaultError>;
 
     /// Some versions after this one, in order of scope, name and version.
     ///

@@ -36,6 +36,21 @@ pub enum Opener {
     Passphrase(Passphrase),
 }
 
+/// What a backup holds.
+pub struct Contents {
+    secrets: Vec<NewSecret>,
+    keys: Vec<(String, SecretValue)>,
+}
+
+impl Contents {
+    /// One of the daemon's own keys.
+    #[must_use]
+    pub fn own(&self, name: &str) -> Option<&SecretValue> {
+        let found = self.keys.iter().find(|(own, _)| own == name);
+        found.map(|(_, key)| key)
+    }
+}
+
 /// What came out of a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Restored {
@@ -99,6 +114,23 @@ impl BadBackup {
 struct Backup {
     format: String,
     secrets: Vec<Entry>,
+    /// The daemon's own keys. Without them what the journal sealed does not open elsewhere.
+    #[serde(default)]
+    keys: Vec<OwnEntry>,
+}
+
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OwnEntry {
+    name: String,
+    /// In base 64.
+    value: String,
+}
+
+impl Drop for OwnEntry {
+    fn drop(&mut self) {
+        self.value.zeroize();
+    }
 }
 
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -149,6 +181,7 @@ impl Vault {
         let backup = Backup {
             format: FORMAT.to_owned(),
             secrets: entries,
+            keys: self.own_entries()?,
         };
         let plain = serde_json::to_vec_pretty(&backup).map(Zeroizing::new);
         let plain = plain.map_err(VaultError::storage)?;
@@ -165,6 +198,27 @@ impl Vault {
         opener: &Opener,
         now: Timestamp,
     ) -> Result<Restored, BadBackup> {
+        let contents = Self::read_backup(file, opener)?;
+        Ok(self.restore(&contents, &[], now)?)
+    }
+
+    fn own_entries(&self) -> Result<Vec<OwnEntry>, VaultError> {
+        let names = self.status()?.map(|status| status.own).unwrap_or_default();
+        let mut entries = Vec::new();
+        for name in names {
+            if let Some(key) = self.own(&name)? {
+                let value = STANDARD.encode(key.expose());
+                entries.push(OwnEntry { name, value });
+            }
+        }
+        Ok(entries)
+    }
+
+    /// What a backup holds.
+    ///
+    /// # Errors
+    /// It does not open, or is none.
+    pub fn read_backup(file: &[u8], opener: &Opener) -> Result<Contents, BadBackup> {
         let plain = opened(file, opener)?;
         let odd = |error: serde_json::Error| {
             // The message of a parser may quote what it read.
@@ -173,6 +227,12 @@ impl Vault {
         let backup: Backup = serde_json::from_slice(&plain).map_err(odd)?;
         if backup.format != FORMAT {
             return Err(BadBackup::Content("another format".to_owned()));
+        }
+        let mut keys = Vec::new();
+        for own in &backup.keys {
+            let value = STANDARD.decode(&own.value);
+            let value = value.map_err(|_| BadBackup::Content("a key".to_owned()))?;
+            keys.push((own.name.clone(), SecretValue::new(value)));
         }
         let mut new = Vec::new();
         for entry in &backup.secrets {
@@ -185,7 +245,25 @@ impl Vault {
                 expires_at: entry.expires_at,
             });
         }
-        Ok(self.put_all(&new, now)?)
+        Ok(Contents { secrets: new, keys })
+    }
+
+    /// Stores the secrets of a backup, each as a new version, and those of the daemon's own keys
+    /// that are named here: all of it or nothing.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put); one name twice.
+    pub fn restore(
+        &self,
+        contents: &Contents,
+        keys: &[&str],
+        now: Timestamp,
+    ) -> Result<Restored, VaultError> {
+        let keys = contents
+            .keys
+            .iter()
+            .filter(|(own, _)| keys.contains(&own.as_str()));
+        self.store_all(&contents.secrets, keys, now)
     }
 
     /// Stores all of these, or nothing.
@@ -193,6 +271,15 @@ impl Vault {
     /// # Errors
     /// As [`put`](Self::put); one name twice.
     pub fn put_all(&self, new: &[NewSecret], now: Timestamp) -> Result<Restored, VaultError> {
+        self.store_all(new, std::iter::empty(), now)
+    }
+
+    fn store_all<'a>(
+        &self,
+        new: &[NewSecret],
+        keys: impl Iterator<Item = &'a (String, SecretValue)>,
+        now: Timestamp,
+    ) -> Result<Restored, VaultError> {
         let mut inner = self.lock_inner();
         let secrets = new.len() as u64;
         let mut edit = Edit::begin(&inner, VaultChange::Imported { secrets })?;
@@ -205,6 +292,9 @@ impl Vault {
                 )));
             }
             edit.put(&inner, secret, now)?;
+        }
+        for (name, key) in keys {
+            edit.own(&inner, name, key)?;
         }
         let head = edit.commit(&mut inner, self.fingerprints())?;
         Ok(Restored { secrets, head })

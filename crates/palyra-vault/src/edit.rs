@@ -2,10 +2,10 @@
 
 use std::sync::{PoisonError, RwLock};
 
-use palyra_core::{SecretRef, Timestamp, VaultChange};
+use palyra_core::{SecretRef, SecretValue, Timestamp, VaultChange};
 use zeroize::Zeroizing;
 
-use crate::backend::{Latest, Meta, Sealed, Stored, Write};
+use crate::backend::{Latest, Meta, Own, Sealed, Stored, Write};
 use crate::error::VaultError;
 use crate::fingerprints::Fingerprints;
 use crate::head::{Head, add, subtract};
@@ -19,6 +19,7 @@ pub(crate) struct Edit {
     puts: Vec<Stored>,
     removed: Vec<(SecretRef, u64)>,
     latest: Vec<(SecretRef, Latest)>,
+    pub(crate) owned: Vec<Own>,
     /// Values whose fingerprints come and go with it.
     learned: Vec<Zeroizing<Vec<u8>>>,
     forgotten: Vec<Zeroizing<Vec<u8>>>,
@@ -35,6 +36,7 @@ impl Edit {
             puts: Vec::new(),
             removed: Vec::new(),
             latest: Vec::new(),
+            owned: Vec::new(),
             learned: Vec::new(),
             forgotten: Vec::new(),
         })
@@ -91,6 +93,23 @@ impl Edit {
         Ok(())
     }
 
+    /// One of the daemon's own keys, in place of the one of its name.
+    pub(crate) fn own(
+        &mut self,
+        inner: &Inner,
+        name: &str,
+        value: &SecretValue,
+    ) -> Result<(), VaultError> {
+        let opened = inner.opened()?;
+        if let Some(before) = inner.own(name)? {
+            subtract(&mut self.meta.head.sum, &opened.head.own(&before));
+        }
+        let own = opened.seal_own(&self.meta.vault, name, value)?;
+        add(&mut self.meta.head.sum, &opened.head.own(&own));
+        self.owned.push(own);
+        Ok(())
+    }
+
     pub(crate) fn remove(&mut self, inner: &Inner, stored: Stored) -> Result<(), VaultError> {
         let opened = inner.opened()?;
         subtract(&mut self.meta.head.sum, &opened.head.version(&stored));
@@ -127,7 +146,8 @@ impl Edit {
         let removed = removed.map(|(secret, version)| Write::Remove(secret, *version));
         let latest = self.latest.iter();
         let latest = latest.map(|(secret, latest)| Write::Latest(secret, *latest));
-        let writes: Vec<Write<'_>> = puts.chain(removed).chain(latest).collect();
+        let owned = self.owned.iter().map(Write::Own);
+        let writes: Vec<Write<'_>> = puts.chain(removed).chain(latest).chain(owned).collect();
         if let Err(error) = inner.blobs.commit(&self.meta, &writes) {
             // A commit that failed may still have happened: what is there now counts.
             if let Ok(Some(meta)) = inner.blobs.meta() {

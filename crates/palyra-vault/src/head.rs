@@ -10,7 +10,7 @@ use palyra_core::SecretRef;
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
-use crate::backend::{Latest, Meta, Stored};
+use crate::backend::{Latest, Meta, Own, Stored};
 use crate::key::Key;
 
 /// Where the vault stands.
@@ -70,6 +70,10 @@ impl HeadKey {
             &latest.version.to_be_bytes(),
             &[u8::from(latest.live)],
         ])
+    }
+
+    pub(crate) fn own(&self, own: &Own) -> [u8; 32] {
+        self.mac(&[b"own", own.name.as_bytes(), &own.sealed.value])
     }
 
     /// Signs what is known of the vault.

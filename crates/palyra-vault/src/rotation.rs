@@ -147,6 +147,10 @@ impl Vault {
         let bound = integrity_bound(&edit.meta.vault, &key);
         edit.meta.integrity =
             seal(fresh.bytes(), &bound, opened.integrity.bytes()).map_err(VaultError::storage)?;
+        // They are few: all of them in the commit that makes the new key the key.
+        for own in inner.blobs.owned()? {
+            edit.owned.push(opened.rewrap_own(&edit.meta.vault, own)?);
+        }
         edit.meta.active = key;
         edit.meta.pending = None;
         edit.meta.previous = Some(previous);

@@ -4,7 +4,7 @@ use palyra_core::{SecretRef, Timestamp};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, Transaction, params};
 
 use crate::VaultError;
-use crate::backend::{BlobBackend, Latest, Meta, Sealed, Stored, Write};
+use crate::backend::{BlobBackend, Latest, Meta, Own, Sealed, Stored, Write};
 use crate::files::Folder;
 use crate::head::Head;
 use crate::key::KeyId;
@@ -12,7 +12,11 @@ use crate::key::KeyId;
 /// The file in the vault's folder.
 pub(crate) const FILE: &str = "vault.db";
 /// The format that is written here.
-const FORMAT: i64 = 1;
+const FORMAT: i64 = 2;
+/// The format before the daemon's own keys were kept here.
+const WITHOUT_OWN: i64 = 1;
+/// No database is smaller.
+const SMALLEST: usize = 512;
 /// "plyv", so that `file` and we know it from other databases.
 const APPLICATION: i64 = 0x706c_7976;
 
@@ -38,6 +42,12 @@ CREATE TABLE blob (
 CREATE INDEX blob_ends ON blob (expires_at) WHERE expires_at IS NOT NULL;
 ";
 
+const OWN: &str = "
+CREATE TABLE IF NOT EXISTS own (
+    name TEXT PRIMARY KEY, key BLOB NOT NULL, wrapped BLOB NOT NULL, value BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+";
+
 const COLUMNS: &str =
     "b.scope, b.name, b.version, b.created_at, b.expires_at, b.audience, b.key, b.wrapped, b.value";
 
@@ -58,6 +68,9 @@ impl SqliteBlobs {
         for name in ["vault.db-wal", "vault.db-shm"] {
             folder.check(name)?;
         }
+        if size.is_some_and(|size| size > 0) {
+            begins_as_ours(&folder)?;
+        }
         folder.touch(FILE).map_err(VaultError::storage)?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_NO_MUTEX
@@ -71,6 +84,8 @@ impl SqliteBlobs {
         connection.pragma_update(None, "secure_delete", "ON")?;
         connection.pragma_update(None, "trusted_schema", "OFF")?;
         connection.pragma_update(None, "cell_size_check", "ON")?;
+        // Sealed pages only, and only as many as there are secrets: a hundred thousand stay warm.
+        connection.pragma_update(None, "cache_size", -65_536)?;
         connection.set_prepared_statement_cache_capacity(32);
         let mut blobs = Self { connection, folder };
         blobs.prepare(size.is_none_or(|size| size == 0))?;
@@ -91,17 +106,38 @@ impl SqliteBlobs {
         match (format, application, tables) {
             (0, 0, 0) if fresh => {
                 transaction.execute_batch(SCHEMA)?;
+                transaction.execute_batch(OWN)?;
                 transaction.pragma_update(None, "application_id", APPLICATION)?;
                 transaction.pragma_update(None, "user_version", FORMAT)?;
                 transaction.commit()?;
                 Ok(())
             }
             (FORMAT, APPLICATION, _) => Ok(()),
+            (WITHOUT_OWN, APPLICATION, _) => {
+                transaction.execute_batch(OWN)?;
+                transaction.pragma_update(None, "user_version", FORMAT)?;
+                transaction.commit()?;
+                Ok(())
+            }
             (found, APPLICATION, _) if found > FORMAT => Err(VaultError::Newer {
                 found,
                 known: FORMAT,
             }),
             (..) => Err(VaultError::damaged(format!("`{FILE}` is not a vault"))),
+        }
+    }
+
+    /// That nothing else is there either: a vault whose one row cannot be found is damaged, and must
+    /// not become a new one with a key of its own.
+    fn is_empty(&self) -> Result<(), VaultError> {
+        let sql = "SELECT EXISTS (SELECT 1 FROM blob) OR EXISTS (SELECT 1 FROM latest)
+                          OR EXISTS (SELECT 1 FROM own)";
+        let any: bool = self.connection.query_row(sql, [], |row| row.get(0))?;
+        match any {
+            false => Ok(()),
+            true => Err(VaultError::damaged(
+                "what is known of the whole vault is gone",
+            )),
         }
     }
 
@@ -140,7 +176,10 @@ impl BlobBackend for SqliteBlobs {
                           sum, mac, change FROM vault WHERE one = 1";
         let mut statement = self.connection.prepare_cached(sql)?;
         let mut rows = statement.query([])?;
-        rows.next()?.map(meta).transpose()
+        match rows.next()? {
+            Some(row) => meta(row).map(Some),
+            None => self.is_empty().map(|()| None),
+        }
     }
 
     fn commit(&mut self, meta: &Meta, writes: &[Write<'_>]) -> Result<(), VaultError> {
@@ -212,6 +251,25 @@ impl BlobBackend for SqliteBlobs {
         Ok(())
     }
 
+    fn owned(&self) -> Result<Vec<Own>, VaultError> {
+        let sql = "SELECT name, key, wrapped, value FROM own ORDER BY name";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let mut rows = statement.query([])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            let key: Vec<u8> = row.get(1)?;
+            found.push(Own {
+                name: row.get(0)?,
+                sealed: Sealed {
+                    key: KeyId::from_bytes(&key).ok_or_else(|| odd("a key's id"))?,
+                    wrapped: row.get(2)?,
+                    value: row.get(3)?,
+                },
+            });
+        }
+        Ok(found)
+    }
+
     fn page(&self, after: Option<&Stored>, most: usize) -> Result<Vec<Stored>, VaultError> {
         let rest = "blob b WHERE (b.scope, b.name, b.version) > (?1, ?2, ?3)
             ORDER BY b.scope, b.name, b.version LIMIT ?4";
@@ -224,6 +282,16 @@ impl BlobBackend for SqliteBlobs {
     fn ended(&self, now: Timestamp, most: usize) -> Result<Vec<Stored>, VaultError> {
         let rest = "blob b WHERE b.expires_at <= ?1 LIMIT ?2";
         self.collect(rest, &[&now.as_millis(), &limit(most)])
+    }
+}
+
+/// Refuses what SQLite would take for nothing and write over: the first bytes of a file that was cut
+/// short.
+fn begins_as_ours(folder: &Folder) -> Result<(), VaultError> {
+    let bytes = folder.read(FILE)?.unwrap_or_default();
+    match bytes.len() >= SMALLEST && bytes.starts_with(b"SQLite format 3\0") {
+        true => Ok(()),
+        false => Err(VaultError::damaged(format!("`{FILE}` is not a vault"))),
     }
 }
 
@@ -268,6 +336,14 @@ fn apply(transaction: &Transaction<'_>, write: &Write<'_>) -> Result<(), VaultEr
                 stored.version,
                 stored.sealed.key.as_bytes().as_slice(),
                 stored.sealed.wrapped,
+            ])?,
+        Write::Own(own) => transaction
+            .prepare_cached("INSERT OR REPLACE INTO own VALUES (?1, ?2, ?3, ?4)")?
+            .execute(params![
+                own.name,
+                own.sealed.key.as_bytes().as_slice(),
+                own.sealed.wrapped,
+                own.sealed.value,
             ])?,
     };
     Ok(())

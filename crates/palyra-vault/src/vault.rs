@@ -61,6 +61,8 @@ pub struct Status {
     pub head: Head,
     /// What the last change was.
     pub change: VaultChange,
+    /// Which of the daemon's own keys it holds.
+    pub own: Vec<String>,
 }
 
 impl Vault {
@@ -108,6 +110,19 @@ impl Vault {
     /// # Errors
     /// There is one already, or the store or the storage refuses.
     pub fn create(&self, id: [u8; 16], store: Arc<dyn KeyStore>) -> Result<Head, VaultError> {
+        self.create_after(0, id, store)
+    }
+
+    /// The same, in place of one that is gone: its generations go on after the last that is known.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub fn create_after(
+        &self,
+        known: u64,
+        id: [u8; 16],
+        store: Arc<dyn KeyStore>,
+    ) -> Result<Head, VaultError> {
         let mut inner = self.lock_inner();
         if inner.meta.is_some() {
             return Err(VaultError::damaged("a vault is here already"));
@@ -127,7 +142,7 @@ impl Vault {
             head: Head::EMPTY,
             change: String::new(),
         };
-        meta.head.generation = 1;
+        meta.head.generation = known + 1;
         meta.change = spelled(&VaultChange::Created)?;
         head.sign(&mut meta);
         inner.blobs.commit(&meta, &[])?;
@@ -217,6 +232,12 @@ impl Vault {
                 .map(|opened| opened.active.is_locked()),
             head: meta.head,
             change,
+            own: inner
+                .blobs
+                .owned()?
+                .into_iter()
+                .map(|own| own.name)
+                .collect(),
         }))
     }
 
@@ -454,6 +475,10 @@ fn inspect(
         add(&mut sum, &opened.head.latest(secret, latest));
         Ok(())
     })?;
+    for own in blobs.owned()? {
+        add(&mut sum, &opened.head.own(&own));
+        opened.open_own(&meta.vault, &own)?;
+    }
     match (sum, versions) == (meta.head.sum, meta.head.versions) {
         true => Ok(fingerprints),
         false => Err(VaultError::damaged(

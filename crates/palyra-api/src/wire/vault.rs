@@ -30,6 +30,9 @@ pub struct VaultStatus {
     pub versions: Option<u64>,
     /// Whether the key is kept out of the swap; absent while locked.
     pub memory_locked: Option<bool>,
+    /// Where the journal's keys are, in words.
+    #[serde(default)]
+    pub journal_keys: String,
 }
 
 /// One version of a secret, without its value.
@@ -106,6 +109,9 @@ pub struct UnlockVault {
     /// Take the file as it is, although the journal knows a later one.
     #[serde(default)]
     pub accept_rollback: bool,
+    /// Give up keys of the journal that are lost, or go on with one that nobody vouches for.
+    #[serde(default)]
+    pub new_journal_keys: bool,
 }
 
 /// What came of a change of the key.

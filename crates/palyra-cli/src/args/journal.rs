@@ -178,7 +178,7 @@ pub struct Verify {
     /// A key that is trusted, or a file with it
     #[arg(long, value_name = "KEY")]
     pub key: Option<String>,
-    /// The key that opens arguments and output [default: `blobs.key` beside the journal]
+    /// The key of arguments and output, 32 bytes from a vault export
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub blob_key: Option<PathBuf>,
 }

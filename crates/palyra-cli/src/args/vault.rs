@@ -103,8 +103,11 @@ pub enum VaultAction {
         /// Take the file as it is, although the journal knows a later one
         #[arg(long)]
         accept_rollback: bool,
+        /// Go on without journal keys that are lost, for good
+        #[arg(long)]
+        new_journal_keys: bool,
     },
-    /// Forget the key: nothing runs until it is opened again
+    /// End what runs and forget the keys: nothing runs until `unlock`
     Lock,
 }
 

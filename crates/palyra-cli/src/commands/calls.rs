@@ -153,7 +153,8 @@ fn gone(call: &CallDetail, kind: &str) -> Vec<Cell> {
         return vec![Cell::styled("erased", WAITING)];
     }
     if call.unreadable.iter().any(|odd| odd == kind) {
-        let why = "does not open: it was changed, or `blobs.key` is another one";
+        let why =
+            "does not open: the vault is locked, or it was changed, or the key is another one";
         return vec![Cell::styled(why, BAD)];
     }
     Vec::new()

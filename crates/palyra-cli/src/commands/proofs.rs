@@ -136,7 +136,7 @@ pub(super) fn opening(trust: Trust, named: Option<&Path>, file: &Path) -> Result
         Err(_) if named.is_none() => Ok(trust),
         Err(_) => Err(Failure::usage(
             format!("`{}` does not hold a key", path.display()),
-            "name the file `blobs.key` of the journal's home",
+            "give the 32 bytes of `journal.blobs` in a `palyra vault export`, as a file",
         )),
     }
 }
@@ -239,7 +239,7 @@ pub(super) fn unopened(report: &Report) -> Option<String> {
     match report.blobs_of_another_key {
         None | Some(0) => None,
         Some(count) => Some(format!(
-            "{count} contents: sealed with another `blobs.key` than this one; proofs hold without it"
+            "{count} contents: sealed with another key than this one; proofs hold without it"
         )),
     }
 }

@@ -87,8 +87,8 @@ pub(super) async fn backup(out: &Path, session: &Session) -> Result<Exit, Failur
             .render()
     })?;
     session.output.suggest(
-        "arguments and output in it are sealed with `blobs.key`, which is not in it: keep that, \
-         `journal.key` and `digest.key` somewhere else",
+        "arguments and output in it are sealed, and the key is in the vault: keep an export of that \
+         with it (`palyra vault export FILE`), or the vault's files and its key store",
     );
     Ok(Exit::OK)
 }

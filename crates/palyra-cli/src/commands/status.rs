@@ -74,6 +74,7 @@ fn render(status: &Status, socket: &str) -> String {
             format!("{}, {} entries", status.journal_state, status.journal_head),
             journal,
         )
+        .with("journal keys", &status.journal_keys)
         .lines("sandbox", sandbox(&status.sandbox))
         .lines(
             "interrupted",
@@ -131,6 +132,7 @@ mod tests {
             pending_approvals: 2,
             journal_head: 9,
             journal_state: "writable".to_owned(),
+            journal_keys: "sealed in the vault".to_owned(),
             sandbox: serde_json::json!({"landlock_abi": 7, "seccomp": true}),
             interrupted_at_start: vec![],
             warnings: vec!["runs as\u{1b} root".to_owned()],
@@ -142,6 +144,7 @@ mod tests {
             "2 approvals",
             "version 7 (abc)",
             "landlock abi: 7",
+            "sealed in the vault",
             "seccomp: yes",
         ] {
             assert!(text.contains(part), "{part}: {text}");

@@ -104,7 +104,10 @@ pub(super) async fn run(action: &VaultAction, session: &Session) -> Result<Exit,
             let page: Page<VaultEvent> = super::get(session, &path).await?;
             output.answer(&page, |page| audit(page, output))?;
         }
-        VaultAction::Unlock { accept_rollback } => unlock(*accept_rollback, session).await?,
+        VaultAction::Unlock {
+            accept_rollback,
+            new_journal_keys,
+        } => unlock(*accept_rollback, *new_journal_keys, session).await?,
         VaultAction::Lock => {
             let status: VaultStatus = post(session, "lock", &serde_json::json!({})).await?;
             output.answer(&status, status_text)?;
@@ -341,7 +344,11 @@ fn env_lines(bytes: &[u8], scope: &VaultScope) -> Result<Vec<PutSecret>, Failure
     Ok(secrets)
 }
 
-async fn unlock(accept_rollback: bool, session: &Session) -> Result<(), Failure> {
+async fn unlock(
+    accept_rollback: bool,
+    new_journal_keys: bool,
+    session: &Session,
+) -> Result<(), Failure> {
     let before: VaultStatus = super::get(session, PATH).await?;
     let needed = before.keystore == "passphrase" && before.state == "locked";
     let passphrase = match needed {
@@ -360,6 +367,7 @@ async fn unlock(accept_rollback: bool, session: &Session) -> Result<(), Failure>
     let wish = UnlockVault {
         passphrase,
         accept_rollback,
+        new_journal_keys,
     };
     let mut client = session.connect().await?;
     // The desktop may ask its person first.
@@ -485,6 +493,7 @@ fn status_text(status: &VaultStatus) -> String {
         .maybe("key memory", memory)
         .maybe("generation", status.generation.map(|it| it.to_string()))
         .maybe("versions", status.versions.map(|it| it.to_string()))
+        .with("journal keys", &status.journal_keys)
         .render()
 }
 
@@ -498,6 +507,7 @@ pub(super) fn change(change: &VaultChange) -> String {
         VaultChange::RotationBegun { key } => format!("key {key} is to take over"),
         VaultChange::RotationDone { key } => format!("key {key} took over"),
         VaultChange::OldKeyForgotten { key } => format!("key {key} was forgotten"),
+        VaultChange::KeysKept { names } => format!("sealed in it: {}", names.join(", ")),
         VaultChange::RollbackAccepted => "an older file was accepted".to_owned(),
         VaultChange::Imported { secrets } => format!("{secrets} secrets imported"),
     }

@@ -81,7 +81,7 @@ pub(crate) async fn rebuild(
 
 #[utoipa::path(
     get, path = "/api/v1/journal/backup", operation_id = "back_up_journal",
-    description = "A whole journal as of now: an SQLite file that `palyra journal verify` checks and `palyra journal restore` puts back. Arguments and output in it are sealed with `blobs.key`, which is not in it.",
+    description = "A whole journal as of now: an SQLite file that `palyra journal verify` checks and `palyra journal restore` puts back. Arguments and output in it are sealed with a key that is in the vault, and not in it.",
     responses((status = 200, content_type = "application/vnd.sqlite3"), (status = "4XX", body = ErrorBody))
 )]
 pub(crate) async fn backup(State(app): State<App>, Who(caller): Who) -> Result<Response, Refused> {

@@ -49,11 +49,12 @@ pub(crate) async fn status(
         .saturating_sub(overview.pending_approvals);
     let policies = overview.policies.as_ref();
     let mut warnings = policies.map_or_else(Vec::new, PolicyOverview::warnings);
-    warnings.extend(stopped);
-    if let Standing::Locked { why, next_step, .. } = vault.standing {
-        warnings.push(format!(
+    match &vault.standing {
+        // Then the journal takes nothing either, for the same reason.
+        Standing::Locked { why, next_step, .. } => warnings.push(format!(
             "nothing executes: the vault is locked: {why}; {next_step}"
-        ));
+        )),
+        Standing::Open => warnings.extend(stopped),
     }
     warnings.extend(app.about.warnings.iter().cloned());
     Ok(Json(Status {
@@ -71,6 +72,7 @@ pub(crate) async fn status(
         pending_approvals: overview.pending_approvals as u64,
         journal_head: overview.journal_head,
         journal_state,
+        journal_keys: super::vault::journal_keys(&vault),
         sandbox: serde_json::to_value(&overview.sandbox).unwrap_or_default(),
         interrupted_at_start: overview
             .interrupted

@@ -13,7 +13,7 @@ use palyra_api::wire::{ErrorBody, Page, Problem};
 use palyra_core::entry::{Entry, Recorded};
 use palyra_core::{Audience, SecretRef, SecretValue, Timestamp};
 use palyra_gateway::error::RefusalKind;
-use palyra_gateway::vault::{Export, Import, Overview, Reveal, Standing};
+use palyra_gateway::vault::{Export, Import, Overview, Reveal, Standing, Unlocking};
 use palyra_vault::{NewSecret, VersionInfo};
 use serde::de::DeserializeOwned;
 use utoipa::IntoParams;
@@ -139,11 +139,12 @@ pub(crate) async fn unlock(
     body: Body,
 ) -> Result<Json<VaultStatus>, Refused> {
     let wanted: UnlockVault = read(body).await?;
-    let (passphrase, accept) = (wanted.passphrase, wanted.accept_rollback);
-    let overview = app
-        .gateway
-        .unlock_vault(&caller, passphrase, accept)
-        .await?;
+    let how = Unlocking {
+        passphrase: wanted.passphrase,
+        accept_rollback: wanted.accept_rollback,
+        new_journal_keys: wanted.new_journal_keys,
+    };
+    let overview = app.gateway.unlock_vault(&caller, how).await?;
     Ok(Json(on_the_wire(overview)))
 }
 
@@ -291,7 +292,26 @@ fn secret(name: &SecretRef, info: VersionInfo) -> Secret {
     }
 }
 
+/// Where the journal's keys are, for a person.
+pub(super) fn journal_keys(overview: &Overview) -> String {
+    let held = overview.status.as_ref();
+    let held = held.is_some_and(|status| !status.own.is_empty());
+    let names = overview
+        .keys_in_files
+        .iter()
+        .filter_map(|path| path.file_name());
+    let names: Vec<_> = names.map(|name| name.to_string_lossy()).collect();
+    let files = names.join(", ");
+    match (held, files.is_empty()) {
+        (true, true) => "sealed in the vault".to_owned(),
+        (true, false) => format!("sealed in the vault; until the next clean start also in {files}"),
+        (false, false) => format!("in files ({files}); they move into the vault when it is open"),
+        (false, true) => "not made yet".to_owned(),
+    }
+}
+
 fn on_the_wire(overview: Overview) -> VaultStatus {
+    let journal_keys = journal_keys(&overview);
     let status = overview.status.as_ref();
     let locked = match overview.standing {
         Standing::Open => None,
@@ -317,6 +337,7 @@ fn on_the_wire(overview: Overview) -> VaultStatus {
         generation: status.map(|status| status.head.generation),
         versions: status.map(|status| status.head.versions),
         memory_locked: status.and_then(|status| status.memory_locked),
+        journal_keys,
     }
 }
 

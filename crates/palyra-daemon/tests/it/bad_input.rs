@@ -163,10 +163,10 @@ fn file_tools_stay_beneath_the_workspace_and_off_the_daemons_home() {
         .json();
     assert_eq!(read["output"]["text"], "hello\n", "{read}");
     for path in [
-        "../home/digest.key",
+        "../home/vault.key",
         "/etc/passwd",
         "etc/passwd",
-        "house/digest.key",
+        "house/vault.key",
         "house",
     ] {
         let refused = call("palyra.fs.read", &format!(r#"{{"path":"{path}"}}"#), folder);
@@ -181,7 +181,7 @@ fn file_tools_stay_beneath_the_workspace_and_off_the_daemons_home() {
         .expect_code(0)
         .json();
     assert_eq!(control["output"]["text"], "hello\n");
-    for path in ["home/digest.key", "w/house/digest.key"] {
+    for path in ["home/vault.key", "w/house/vault.key"] {
         let refused = call("palyra.fs.read", &format!(r#"{{"path":"{path}"}}"#), &above);
         assert!(matches!(refused.code, Some(1 | 3)), "{path}: {refused:?}");
     }

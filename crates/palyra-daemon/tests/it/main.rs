@@ -19,6 +19,7 @@ mod exec;
 mod floods;
 mod guarantees;
 mod keeping;
+mod keys;
 mod lifecycle;
 mod past;
 mod policies;

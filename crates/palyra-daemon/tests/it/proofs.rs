@@ -170,8 +170,12 @@ fn a_journal_begun_anew_and_a_new_key_do_not_go_unnoticed() {
     let mut daemon = used();
     let _ = daemon.palyra(&["journal", "checkpoint"]).expect_code(0);
     daemon.stop();
-    std::fs::remove_file(daemon.home().journal_key()).unwrap();
+    for name in ["vault.db", "vault.key"] {
+        std::fs::remove_file(daemon.home_folder().join(name)).unwrap();
+    }
     daemon.start_again(None);
+    let anew = ["vault", "unlock", "--accept-rollback", "--new-journal-keys"];
+    let _ = daemon.palyra(&anew).expect_code(0);
     let warned = daemon.palyra(&["journal", "verify"]).expect_code(7);
     assert!(warned.stderr.contains("NOBODY vouches"), "{warned:?}");
     // Having looked at it is no reason to believe it.
@@ -186,7 +190,8 @@ fn a_journal_begun_anew_and_a_new_key_do_not_go_unnoticed() {
         "journal.db",
         "journal.db-wal",
         "journal.db-shm",
-        "journal.key",
+        "vault.db",
+        "vault.key",
     ] {
         let _ = std::fs::remove_file(daemon.home_folder().join(name));
     }
@@ -342,7 +347,6 @@ fn a_file_that_never_ends_or_never_begins_is_refused() {
     // A key that lies beside a journal is only a help: the log is judged without it.
     let hostile = daemon.folder().join("hostile");
     copy_home(&daemon, &hostile);
-    std::fs::remove_file(hostile.join("blobs.key")).unwrap();
     std::os::unix::fs::symlink("/dev/zero", hostile.join("blobs.key")).unwrap();
     let judged = daemon.palyra(&["journal", "verify", hostile.to_str().unwrap()]);
     assert!(judged.stdout.contains("not looked into"), "{judged:?}");
@@ -441,15 +445,16 @@ fn what_did_not_run_is_not_attested_and_others_calls_are_not_there() {
 #[test]
 fn a_new_key_that_the_old_one_vouches_for_is_believed_by_whoever_saw_the_old() {
     let mut daemon = used();
-    let old = std::fs::read_to_string(daemon.home().journal_key()).unwrap();
     let _ = daemon.palyra(&["journal", "checkpoint"]).expect_code(0);
     daemon.stop();
+    let old = crate::keys::held(&daemon, "journal.signing").unwrap();
     let mut rotating = daemon.program("palyrad");
     rotating.args(["--rotate-journal-key", "--idle-exit", "1s"]);
     let _ = Ran::from(rotating.output().unwrap()).expect_code(0);
-    let new = std::fs::read_to_string(daemon.home().journal_key()).unwrap();
+    let new = crate::keys::held(&daemon, "journal.signing").unwrap();
     assert_ne!(new, old);
-    assert_eq!(new.lines().count(), 1, "the old one is forgotten");
+    let lines = new.split(|byte| *byte == b'\n').count();
+    assert_eq!(lines, 2, "the old one is forgotten");
     let verified = daemon.palyra(&["journal", "verify"]).expect_code(0);
     assert!(verified.stderr.contains("warning"), "{verified:?}");
     assert!(

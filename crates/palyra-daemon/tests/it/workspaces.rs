@@ -72,7 +72,7 @@ fn what_is_covered_is_not_moved_with_the_folder_it_is_in() {
             assert_ne!(moved.code, Some(0), "{moved:?}");
             assert!(path.exists() && !folder.join("elsewhere").exists());
         }
-        let inside = format!("{}/* {}/journal.key", text(&witness), text(&home));
+        let inside = format!("{}/* {}/vault.key", text(&witness), text(&home));
         let seen = on(&daemon, folder, &["sh", "-c", &format!("cat {inside}")]);
         assert_eq!((seen.code, seen.stdout.as_str()), (Some(1), ""), "{seen:?}");
     }

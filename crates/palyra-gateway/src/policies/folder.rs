@@ -86,6 +86,15 @@ impl PolicyPlace {
         }
     }
 
+    /// What stands under the operator's policies, and nothing else.
+    pub(crate) fn baseline_alone(&self) -> Sources {
+        let baseline = NamedSource::new(format!("{}.cedar", self.baseline), self.baseline.source());
+        Sources {
+            baseline: SourceText::from(&baseline),
+            files: Vec::new(),
+        }
+    }
+
     /// Reads the folder and checks what it holds, unless that is what was seen before. This
     /// blocks, for thousands of policies a while.
     pub(crate) fn look(&self, unless: Option<Digest>) -> Option<Looked> {

@@ -3,6 +3,7 @@
 //! A change is recorded before it decides anything, and all changes happen one after another. If
 //! it cannot be recorded, what was in force stays in force. Decisions never wait for any of it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use super::refusals::{
     MOST_PROBLEMS, already_active, no_earlier_version, nothing_staged, shown, unknown_version,
     unusable,
 };
-use super::starting::first;
+use super::starting::{first, while_locked};
 use super::versions::{self, PolicyVersion, Sources, StagedPolicies};
 use crate::error::{Refusal, RefusalKind};
 
@@ -73,6 +74,8 @@ pub(crate) struct Keeper {
     standing: RwLock<Arc<Standing>>,
     /// Changes happen one after another. What the folder held when it was last dealt with.
     seen: tokio::sync::Mutex<Option<Digest>>,
+    /// Whether what decides is what was in force last, or came into force since.
+    certain: AtomicBool,
 }
 
 impl Keeper {
@@ -83,7 +86,15 @@ impl Keeper {
     pub(crate) async fn open(journal: JournalStore, place: PolicyPlace) -> Result<Self, Refusal> {
         let last = versions::latest(&journal)?;
         let looked = place.find().check().after(last.as_ref(), &place);
-        let (engine, active) = first(&journal, &place, &looked).await?;
+        let locked = journal.is_locked();
+        let (bundle, active, certain) = match locked {
+            true => while_locked(&journal, &place, &looked)?,
+            false => {
+                let (bundle, active) = first(&journal, &place, &looked).await?;
+                (bundle, active, true)
+            }
+        };
+        let engine = bundle.engine()?;
         let beside = versions::beside(&journal)?;
         let standing = Standing {
             active,
@@ -97,7 +108,12 @@ impl Keeper {
             journal,
             standing: RwLock::new(Arc::new(standing)),
             seen: tokio::sync::Mutex::default(),
+            certain: AtomicBool::new(certain),
         };
+        if locked {
+            keeper.announce();
+            return Ok(keeper);
+        }
         let mut seen = keeper.seen.lock().await;
         keeper
             .deal_with(looked, WhyActivated::Started, None, &mut seen)
@@ -105,6 +121,39 @@ impl Keeper {
         drop(seen);
         keeper.announce();
         Ok(keeper)
+    }
+
+    /// What [`open`](Self::open) could not do for want of the journal's keys.
+    ///
+    /// # Errors
+    /// As there; what decided goes on deciding.
+    pub(crate) async fn settle(&self) -> Result<(), Refusal> {
+        let mut seen = self.seen.lock().await;
+        let last = versions::latest(&self.journal)?;
+        let place = self.place.clone();
+        let found = blocking(move || place.find().check()).await?;
+        let looked = found.after(last.as_ref(), &self.place);
+        let (bundle, active) = first(&self.journal, &self.place, &looked).await?;
+        self.engine.replace(&bundle)?;
+        let beside = versions::beside(&self.journal)?;
+        self.stands(|standing| {
+            *standing = Standing {
+                active,
+                staged: beside.staged,
+                refused: None,
+                set_aside: beside.set_aside,
+            };
+        });
+        self.certain.store(true, Ordering::Release);
+        self.deal_with(looked, WhyActivated::Started, None, &mut seen)
+            .await?;
+        self.announce();
+        Ok(())
+    }
+
+    /// Whether what decides is known to be what is in force.
+    pub(crate) fn is_certain(&self) -> bool {
+        self.certain.load(Ordering::Acquire)
     }
 
     pub(crate) fn engine(&self) -> &Arc<PolicyEngine> {

@@ -1,14 +1,16 @@
 //! Whether the vault is open, and whether it is the one that the journal knows.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use palyra_core::entry::{Entry, Stream};
-use palyra_core::{Clock, Denial, DenialCode, Principal, VaultChange};
+use palyra_core::{Clock, Denial, DenialCode, DigestKey, Principal, VaultChange};
 use palyra_journal::{Expected, JournalStore};
 use palyra_vault::keystore::{KeyFile, Passphrase, PassphraseStore, SystemdCredential};
 use palyra_vault::{Head, KeyStore, KeyStoreError, KeyStoreKind, SqliteBlobs, Vault, VaultError};
 
+use super::keys::{self, KeyFiles, Wanted};
 use super::{Committed, VaultFold};
 use crate::error::{Refusal, RefusalKind};
 
@@ -21,6 +23,10 @@ pub struct VaultPlace {
     pub keystore: KeyStoreKind,
     /// Where systemd puts credentials for this service.
     pub credentials: Option<PathBuf>,
+    /// Where earlier versions kept the daemon's own keys.
+    pub key_files: Option<KeyFiles>,
+    /// Whether another key is to sign the journal from this start on.
+    pub rotate_journal_key: bool,
 }
 
 impl VaultPlace {
@@ -31,8 +37,21 @@ impl VaultPlace {
             folder,
             keystore: KeyStoreKind::File,
             credentials: None,
+            key_files: None,
+            rotate_journal_key: false,
         }
     }
+}
+
+/// What somebody who opens the vault said beforehand.
+#[derive(Debug, Clone, Default)]
+pub struct Unlocking {
+    /// The passphrase, where the key store needs one.
+    pub passphrase: Option<String>,
+    /// An older file, or none where there was one, is taken as it is.
+    pub accept_rollback: bool,
+    /// Keys of the journal that are lost, or somebody else's, are given up.
+    pub new_journal_keys: bool,
 }
 
 /// How the vault stands.
@@ -59,6 +78,10 @@ pub(crate) struct VaultKeeper {
     clock: Arc<dyn Clock>,
     /// Changes of vault and journal happen one after another.
     pub(crate) change: tokio::sync::Mutex<()>,
+    /// The key of call digests, while it is at hand.
+    digests: RwLock<Option<Arc<DigestKey>>>,
+    /// Whether another key is still to sign the journal.
+    rotate: AtomicBool,
 }
 
 impl VaultKeeper {
@@ -67,6 +90,7 @@ impl VaultKeeper {
         place: VaultPlace,
         journal: JournalStore,
         clock: Arc<dyn Clock>,
+        digests: Option<DigestKey>,
     ) -> Self {
         let folder = place.folder.clone();
         let opened = blocking(move || Vault::open(Box::new(SqliteBlobs::open(&folder)?))).await;
@@ -79,6 +103,8 @@ impl VaultKeeper {
         };
         let keeper = Self {
             vault,
+            digests: RwLock::new(digests.map(Arc::new)),
+            rotate: AtomicBool::new(place.rotate_journal_key),
             place,
             standing: Mutex::new(standing),
             journal,
@@ -86,7 +112,7 @@ impl VaultKeeper {
             change: tokio::sync::Mutex::new(()),
         };
         if keeper.vault.is_some()
-            && let Err(refusal) = keeper.unlock(None, false, None).await
+            && let Err(refusal) = keeper.unlock(Unlocking::default(), None).await
         {
             tracing::warn!(code = refusal.code, why = %refusal, "the vault is locked");
         }
@@ -133,11 +159,39 @@ impl VaultKeeper {
         )
     }
 
+    /// The key of call digests, while the vault is open.
+    pub(crate) fn digest_key(&self) -> Result<Arc<DigestKey>, Refusal> {
+        let key = self.digests.read().unwrap_or_else(PoisonError::into_inner);
+        key.clone().ok_or_else(|| self.is_locked())
+    }
+
+    fn hold_digests(&self, key: Option<DigestKey>) {
+        let mut place = self.digests.write().unwrap_or_else(PoisonError::into_inner);
+        *place = key.map(Arc::new);
+    }
+
+    /// The vault when its keys are at hand, also while the journal waits for its own.
+    pub(crate) fn opened(&self) -> Result<Arc<Vault>, Refusal> {
+        let vault = self.file()?;
+        let status = vault.status().map_err(refused)?;
+        match status.is_some_and(|status| status.open) {
+            true => Ok(vault),
+            false => Err(self.is_locked()),
+        }
+    }
+
+    /// Files of earlier versions that still hold keys.
+    pub(crate) fn keys_in_files(&self) -> Vec<PathBuf> {
+        self.place
+            .key_files
+            .as_ref()
+            .map_or_else(Vec::new, keys::left)
+    }
+
     /// Opens it, or makes it, and holds it against the journal.
     pub(crate) async fn unlock(
         &self,
-        passphrase: Option<String>,
-        accept_rollback: bool,
+        how: Unlocking,
         by: Option<Principal>,
     ) -> Result<(), Refusal> {
         let _one_at_a_time = self.change.lock().await;
@@ -145,11 +199,39 @@ impl VaultKeeper {
         if self.standing() == Standing::Open {
             return Ok(());
         }
-        let done = self.try_unlock(passphrase, accept_rollback, by).await;
+        let had_keys = !self.journal.is_locked();
+        let done = self.try_unlock(how, by).await;
+        self.stands_after(done, had_keys).await
+    }
+
+    /// Goes on with an opening for which the journal's keys were missing. To be called with the
+    /// right to change.
+    pub(crate) async fn go_on(
+        &self,
+        untold: Vec<(Head, VaultChange)>,
+        by: Option<Principal>,
+    ) -> Result<(), Refusal> {
+        if self.standing() == Standing::Open {
+            return Ok(());
+        }
+        let done = match self.opened() {
+            Ok(vault) => self.finish(&vault, false, untold, by).await,
+            Err(refusal) => Err(refusal),
+        };
+        self.stands_after(done, false).await
+    }
+
+    async fn stands_after(&self, done: Result<(), Refusal>, had_keys: bool) -> Result<(), Refusal> {
         match &done {
             Ok(()) => self.stand(Standing::Open),
             Err(refusal) => {
-                if let Some(vault) = &self.vault {
+                if !had_keys && !self.journal.is_locked() {
+                    self.journal.lock().await?;
+                    self.hold_digests(None);
+                }
+                // A backup that brings the missing keys has to be let in.
+                let waits = ["journal_key_lost", "journal_key_foreign"].contains(&refusal.code);
+                if let Some(vault) = self.vault.as_ref().filter(|_| !waits) {
                     vault.lock();
                 }
                 self.stand(standing_of(refusal));
@@ -158,63 +240,104 @@ impl VaultKeeper {
         done
     }
 
-    async fn try_unlock(
-        &self,
-        passphrase: Option<String>,
-        accept_rollback: bool,
-        by: Option<Principal>,
-    ) -> Result<(), Refusal> {
+    async fn try_unlock(&self, how: Unlocking, by: Option<Principal>) -> Result<(), Refusal> {
         let vault = self.file()?;
         let committed = self.committed()?;
+        let mut untold = Vec::new();
         if !vault.exists() {
-            return self.create(vault, committed, passphrase, by).await;
+            let head = self.create(&vault, committed, &how, by.is_some()).await?;
+            untold.push((head, VaultChange::Created));
+            return self.finish(&vault, how.new_journal_keys, untold, by).await;
         }
-        let prompting = by.is_some();
         let status = vault.status().map_err(refused)?;
-        let id = status.map(|status| status.id).unwrap_or_default();
-        let store = self.store(passphrase, &id, prompting)?;
-        let opening = Arc::clone(&vault);
-        blocking(move || opening.unlock(store)).await?;
+        if !status.as_ref().is_some_and(|status| status.open) {
+            let id = status.map(|status| status.id).unwrap_or_default();
+            let store = self.store(how.passphrase, &id, by.is_some())?;
+            let opening = Arc::clone(&vault);
+            blocking(move || opening.unlock(store)).await?;
+        }
         let head = current_head(&vault)?;
         match held_against(&head, committed) {
-            Held::Same => {}
-            Held::Ahead => self.mend(&vault).await?,
-            Held::Behind(known) if accept_rollback => {
-                let head = blocking({
-                    let vault = Arc::clone(&vault);
-                    move || vault.accept_rollback(known)
-                })
-                .await?;
-                self.tell(head, VaultChange::RollbackAccepted, by, false)
-                    .await?;
+            Held::Same | Held::Ahead => {}
+            Held::Behind(known) if how.accept_rollback => {
+                let accepting = Arc::clone(&vault);
+                let head = blocking(move || accepting.accept_rollback(known)).await?;
+                untold.push((head, VaultChange::RollbackAccepted));
             }
             Held::Behind(known) => return Err(rolled_back(head.generation, known)),
         }
-        self.settle(&vault).await
+        self.finish(&vault, how.new_journal_keys, untold, by).await
+    }
+
+    /// Gives the journal its keys, then tells it what became of the vault meanwhile.
+    async fn finish(
+        &self,
+        vault: &Arc<Vault>,
+        anew: bool,
+        mut untold: Vec<(Head, VaultChange)>,
+        by: Option<Principal>,
+    ) -> Result<(), Refusal> {
+        if self.journal.is_locked() {
+            let rotate = self.rotate.load(Ordering::Acquire);
+            let (opening, journal) = (Arc::clone(vault), self.journal.clone());
+            let files = self.place.key_files.clone();
+            let opened = crate::policies::blocking(move || {
+                let files = files.as_ref();
+                keys::open(
+                    &opening,
+                    &journal,
+                    &Wanted {
+                        files,
+                        anew,
+                        rotate,
+                    },
+                )
+            });
+            let opened = opened.await??;
+            untold.extend(opened.changed);
+            self.journal.unlock(opened.journal).await?;
+            self.rotate.store(false, Ordering::Release);
+            self.hold_digests(Some(opened.digests));
+            let (settling, files) = (Arc::clone(vault), self.place.key_files.clone());
+            let settled = crate::policies::blocking(move || {
+                let forgotten = keys::forget_previous(&settling)?;
+                if let Some(files) = files.filter(|_| opened.settled) {
+                    keys::wipe(&settling, &files)?;
+                }
+                Ok::<_, Refusal>(forgotten)
+            });
+            untold.extend(settled.await??);
+        }
+        if untold.is_empty() {
+            self.mend(vault).await?;
+        }
+        for (head, change) in untold {
+            self.tell(head, change, by.clone(), false).await?;
+        }
+        self.settle(vault).await
     }
 
     async fn create(
         &self,
-        vault: Arc<Vault>,
+        vault: &Arc<Vault>,
         committed: Option<Committed>,
-        passphrase: Option<String>,
-        by: Option<Principal>,
-    ) -> Result<(), Refusal> {
-        if let Some(committed) = committed {
+        how: &Unlocking,
+        prompting: bool,
+    ) -> Result<Head, Refusal> {
+        let known = committed.map_or(0, |committed| committed.generation);
+        if known > 0 && !how.accept_rollback {
             return Err(Refusal::new(
                 RefusalKind::Unavailable,
                 "vault_gone",
-                format!(
-                    "the journal knows a vault of generation {}, and its file is gone",
-                    committed.generation
-                ),
-                "put `vault.db` back from a backup, then `palyra vault unlock`",
+                format!("the journal knows a vault of generation {known}, and its file is gone"),
+                "put `vault.db` and its key back, then `palyra vault unlock`; or begin an empty one \
+                 with `palyra vault unlock --accept-rollback`",
             ));
         }
         let id = Vault::new_id().map_err(refused)?;
-        let store = self.store(passphrase, &Vault::id_text(&id), by.is_some())?;
-        let head = blocking(move || vault.create(id, store)).await?;
-        self.tell(head, VaultChange::Created, by, false).await
+        let store = self.store(how.passphrase.clone(), &Vault::id_text(&id), prompting)?;
+        let creating = Arc::clone(vault);
+        blocking(move || creating.create_after(known, id, store)).await
     }
 
     /// The key store that was chosen, and no other.
@@ -298,11 +421,20 @@ impl VaultKeeper {
         Ok(())
     }
 
-    /// Forgets the keys. Nothing runs until it is opened again.
+    /// Says that it is locked: from here on nothing new runs.
+    pub(crate) fn close(&self) -> Result<(), Refusal> {
+        self.file()?;
+        self.stand(locked("vault_locked", "a person locked it"));
+        Ok(())
+    }
+
+    /// Forgets the keys, the journal's among them. Nothing runs until it is opened again.
     pub(crate) async fn lock(&self) -> Result<(), Refusal> {
         let _one_at_a_time = self.change.lock().await;
+        self.close()?;
+        self.journal.lock().await?;
+        self.hold_digests(None);
         self.file()?.lock();
-        self.stand(locked("vault_locked", "a person locked it"));
         Ok(())
     }
 

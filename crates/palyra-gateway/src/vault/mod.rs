@@ -5,12 +5,17 @@
 //! that ends between the two leaves a vault one generation ahead, which the next start finds and
 //! mends. A vault *behind* the journal is an older file: it stays locked until a person says that
 //! this is what they want.
+//!
+//! The journal's keys are in the vault ([`keys`]): a daemon whose vault is locked reads its journal,
+//! and appends and executes nothing.
 
 mod keeper;
+mod keys;
 mod screening;
 mod service;
 
-pub use keeper::{Standing, VaultPlace};
+pub use keeper::{Standing, Unlocking, VaultPlace};
+pub use keys::KeyFiles;
 pub use service::{Export, Import, Overview, Reveal, SecretValueOut};
 
 pub(crate) use keeper::VaultKeeper;

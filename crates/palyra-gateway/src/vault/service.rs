@@ -12,7 +12,8 @@ use palyra_vault::{
     BadBackup, Head, NewSecret, Opener, Rotation, Status, Summary, Vault, VersionInfo, Wrapping,
 };
 
-use super::keeper::{Standing, blocking, refused};
+use super::keeper::{Standing, Unlocking, blocking, refused};
+use super::keys;
 use crate::error::{Refusal, RefusalKind};
 use crate::service::{Caller, GatewayService};
 
@@ -25,6 +26,8 @@ pub struct Overview {
     pub keystore: palyra_vault::KeyStoreKind,
     /// Whether values can be used.
     pub standing: Standing,
+    /// Files of earlier versions that still hold the daemon's own keys.
+    pub keys_in_files: Vec<std::path::PathBuf>,
 }
 
 /// What somebody wants to see.
@@ -85,6 +88,7 @@ impl GatewayService {
                 .map_or(self.0.vault.place.keystore, |status| status.keystore),
             status,
             standing: self.0.vault.standing(),
+            keys_in_files: self.0.vault.keys_in_files(),
         })
     }
 
@@ -92,24 +96,23 @@ impl GatewayService {
     ///
     /// # Errors
     /// Policy forbids it, or the key store does not give the key.
-    pub async fn unlock_vault(
-        &self,
-        caller: &Caller,
-        passphrase: Option<String>,
-        accept_rollback: bool,
-    ) -> Result<Overview, Refusal> {
+    pub async fn unlock_vault(&self, caller: &Caller, how: Unlocking) -> Result<Overview, Refusal> {
         self.allowed(caller, Action::VaultManage, Resource::Daemon)?;
         let by = Some(caller.principal.clone());
-        self.0.vault.unlock(passphrase, accept_rollback, by).await?;
+        self.0.vault.unlock(how, by).await?;
+        self.wake().await?;
         self.vault_overview(caller)
     }
 
-    /// Locks it: nothing runs until it is opened again.
+    /// Locks it: what runs and waits is ended and recorded, the keys are forgotten, and nothing runs
+    /// until it is opened again.
     ///
     /// # Errors
     /// Policy forbids it, or there is none.
     pub async fn lock_vault(&self, caller: &Caller) -> Result<Overview, Refusal> {
         self.allowed(caller, Action::VaultManage, Resource::Daemon)?;
+        self.0.vault.close()?;
+        self.end_live_calls().await;
         self.0.vault.lock().await?;
         self.vault_overview(caller)
     }
@@ -152,8 +155,8 @@ impl GatewayService {
         wanted: Reveal,
     ) -> Result<SecretValueOut, Refusal> {
         let secret = wanted.secret.clone();
-        self.allowed(caller, Action::VaultGet, Resource::Secret(secret.clone()))?;
         let person = matches!(caller.principal, Principal::User { .. });
+        self.may_see(caller, person, &secret)?;
         if !person || !wanted.confirmed {
             return Err(Refusal::new(
                 RefusalKind::Forbidden,
@@ -168,6 +171,27 @@ impl GatewayService {
         self.accessed(caller, secret, info.version, SecretAccess::Revealed, None)
             .await?;
         Ok(SecretValueOut { value, info })
+    }
+
+    /// Whether policy lets them see it. Where it wants a person asked first, that is said: nobody can
+    /// be asked about anything but a call, and what was not asked is not shown.
+    fn may_see(&self, caller: &Caller, person: bool, secret: &SecretRef) -> Result<(), Refusal> {
+        let on = || Resource::Secret(secret.clone());
+        let Err(refusal) = self.allowed(caller, Action::VaultGet, on()) else {
+            return Ok(());
+        };
+        let asks = person && self.allowed(caller, Action::VaultGetAsk, on()).is_ok();
+        match asks {
+            false => Err(refusal),
+            true => Err(Refusal::new(
+                RefusalKind::Forbidden,
+                "reveal_needs_approval",
+                format!(
+                    "policy wants somebody asked before `{secret}` is shown, and approvals are about calls"
+                ),
+                "let `vault.get` be permitted for whoever may see it; their yes on the spot stays needed",
+            )),
+        }
     }
 
     /// The secrets that this caller may know of, without values.
@@ -303,26 +327,49 @@ impl GatewayService {
             // What is inside is known only once it is open: for whoever may store anything.
             self.allowed(caller, Action::VaultPut, Resource::Daemon)?;
         }
-        let _one_at_a_time = self.0.vault.change.lock().await;
-        let (vault, now) = (self.0.vault.vault()?, self.0.clock.now());
-        self.0.vault.mend(&vault).await?;
-        let restored = move || match import {
-            Import::Secrets(new) => vault.put_all(&new, now).map_err(refused),
-            Import::WithIdentity(file, key) => {
-                let opened = vault.import(&file, &Opener::Identity(key), now);
-                opened.map_err(bad_backup)
-            }
-            Import::WithPassphrase(file, text) => {
-                let opener = Opener::Passphrase(Passphrase::new(text));
-                vault.import(&file, &opener, now).map_err(bad_backup)
+        let one_at_a_time = self.0.vault.change.lock().await;
+        // Also while the journal waits for its keys: they may be in the backup.
+        let (vault, now) = (self.0.vault.opened()?, self.0.clock.now());
+        let journal = self.0.journal.clone();
+        let waits = journal.is_locked();
+        if !waits {
+            self.0.vault.mend(&vault).await?;
+        }
+        let storing = Arc::clone(&vault);
+        let restore = move |file: &[u8], opener: &Opener| {
+            let contents = Vault::read_backup(file, opener).map_err(bad_backup)?;
+            let own = keys::missing(&journal, &contents)?;
+            match waits && own.is_empty() {
+                true => Err(not_the_keys()),
+                false => vault.restore(&contents, &own, now).map_err(refused),
             }
         };
-        let restored = crate::policies::blocking(restored).await??;
+        let restored = crate::policies::blocking(move || match import {
+            Import::Secrets(_) if waits => Err(not_the_keys()),
+            Import::Secrets(new) => storing.put_all(&new, now).map_err(refused),
+            Import::WithIdentity(file, key) => restore(&file, &Opener::Identity(key)),
+            Import::WithPassphrase(file, text) => {
+                restore(&file, &Opener::Passphrase(Passphrase::new(text)))
+            }
+        });
+        let restored = restored.await??;
         let change = VaultChange::Imported {
             secrets: restored.secrets,
         };
         let by = Some(caller.principal.clone());
-        self.0.vault.tell(restored.head, change, by, false).await?;
+        match waits {
+            true => {
+                self.0
+                    .vault
+                    .go_on(vec![(restored.head, change)], by)
+                    .await?
+            }
+            false => self.0.vault.tell(restored.head, change, by, false).await?,
+        }
+        drop(one_at_a_time);
+        if waits {
+            self.wake().await?;
+        }
         Ok(restored.secrets)
     }
 
@@ -436,6 +483,16 @@ impl GatewayService {
     }
 }
 
+fn not_the_keys() -> Refusal {
+    Refusal::new(
+        RefusalKind::Conflict,
+        "not_the_journals_keys",
+        "this holds no keys of this journal, and nothing else is taken before it has them",
+        "give the export of the vault that belongs to it; or go on without its keys with `palyra \
+         vault unlock --new-journal-keys`",
+    )
+}
+
 fn bad_backup(error: BadBackup) -> Refusal {
     let (code, remedy) = (error.code(), error.remedy());
     match error {
@@ -465,6 +522,7 @@ fn names(recorded: &Recorded, wanted: &SecretRef) -> bool {
         | VaultChange::RotationBegun { .. }
         | VaultChange::RotationDone { .. }
         | VaultChange::OldKeyForgotten { .. }
+        | VaultChange::KeysKept { .. }
         | VaultChange::RollbackAccepted
         | VaultChange::Imported { .. } => false,
     }

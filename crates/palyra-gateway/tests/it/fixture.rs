@@ -86,7 +86,7 @@ impl House {
             journal.unwrap(),
             sandbox.await.unwrap(),
             Registry::standard().unwrap(),
-            DigestKey::from_bytes([key; 32]),
+            Some(DigestKey::from_bytes([key; 32])),
             settings,
             Arc::clone(&clock),
         );

@@ -28,7 +28,7 @@ fn verify(bytes: &[u8]) -> Result<palyra_journal::Attested, NotAttested> {
 async fn the_statement_says_what_the_record_says() {
     let (_place, journal, call) = attested().await;
     let attested = verify(&file(&journal, &call)).unwrap();
-    assert_eq!(attested.key, *journal.key());
+    assert_eq!(attested.key, journal.key().unwrap());
     let statement = &attested.statement;
     assert_eq!(statement["_type"], "https://in-toto.io/Statement/v1");
     let entries = journal.read_stream(&Stream::Call(call.clone())).unwrap();
@@ -109,11 +109,11 @@ async fn a_forger_needs_the_key() {
     let attested = verify(&file(&forger, &lie)).unwrap();
     assert_ne!(
         attested.key,
-        *journal.key(),
+        journal.key().unwrap(),
         "it fits together, under their own key"
     );
     let mut file: serde_json::Value = serde_json::from_slice(&file(&forger, &lie)).unwrap();
-    file["key"] = journal.key().to_string().into();
+    file["key"] = journal.key().unwrap().to_string().into();
     let mut bytes = palyra_core::json::canonical_bytes(&file);
     bytes.push(b'\n');
     assert!(matches!(verify(&bytes), Err(NotAttested::Checkpoint(_))));
@@ -141,5 +141,5 @@ async fn an_attestation_outlives_the_key_of_its_time() {
     drop(journal);
     let journal = place.open_keyed(keys().rotated().unwrap());
     let attested = verify(&file(&journal, &call)).unwrap();
-    assert_eq!(attested.key, *journal.key());
+    assert_eq!(attested.key, journal.key().unwrap());
 }

@@ -18,7 +18,7 @@ async fn history(place: &Place, commits: usize) -> (JournalStore, Trust, Note) {
         let append = journal.append_if(Stream::Daemon, Expected::Any, vec![entry]);
         append.await.unwrap();
     }
-    let trust = Trust::nobody().key(journal.key().clone());
+    let trust = Trust::nobody().key(journal.key().unwrap());
     let note = journal.checkpoint().unwrap();
     (journal, trust, note)
 }

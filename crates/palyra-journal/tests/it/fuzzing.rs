@@ -109,7 +109,7 @@ fn spoiled(honest: &[u8], chance: &mut Chance) -> Vec<u8> {
 async fn nothing_but_the_true_file_is_believed_and_nothing_breaks_a_parser() {
     let place = Place::new();
     let journal = place.open();
-    let first = journal.key().clone();
+    let first = journal.key().unwrap();
     let call = executed(&journal, true).await;
     drop(journal);
     let journal = place.open_keyed(keys().rotated().unwrap());
@@ -122,7 +122,7 @@ async fn nothing_but_the_true_file_is_believed_and_nothing_breaks_a_parser() {
     let mut lines = segment.split(|byte| *byte == b'\n');
     let line = lines.find(|line| EntryLine::parse(line).is_some()).unwrap();
     let leaf = Hash::leaf(line);
-    let said = Checkpoint::signed_by(&note, journal.key()).unwrap();
+    let said = Checkpoint::signed_by(&note, &journal.key().unwrap()).unwrap();
     let trust = Trust::nobody().key(first).pinned(note.clone()).unwrap();
     let control = verify_segment(&segment[..], &trust).unwrap();
     assert_eq!(control.verdict(), Verdict::Verified, "{control:?}");
@@ -156,7 +156,7 @@ async fn nothing_but_the_true_file_is_believed_and_nothing_breaks_a_parser() {
         if let Ok(parsed) = text.parse::<Note>() {
             assert_eq!(parsed.to_string(), text, "story {story}: one spelling");
             let _read = Checkpoint::unverified(&parsed);
-            if let Ok(found) = Checkpoint::signed_by(&parsed, journal.key()) {
+            if let Ok(found) = Checkpoint::signed_by(&parsed, &journal.key().unwrap()) {
                 assert_eq!(found, said, "story {story}");
             }
         }

@@ -89,7 +89,7 @@ async fn an_export_that_nobody_reads_holds_up_no_erasure() {
     let (last, lines) = export.await.unwrap();
     // What was appended after it began is not in it, and what is in it is whole.
     assert_eq!(last, 1);
-    let trust = Trust::nobody().key(journal.key().clone());
+    let trust = Trust::nobody().key(journal.key().unwrap());
     let report = verify_segment(lines.as_slice(), &trust).unwrap();
     assert_eq!((report.verdict(), report.last), (Verdict::Verified, 1));
 }
@@ -107,7 +107,7 @@ async fn an_export_of_many_pages_is_whole_from_wherever_it_begins() {
             .await
             .unwrap();
     }
-    let trust = Trust::nobody().key(journal.key().clone());
+    let trust = Trust::nobody().key(journal.key().unwrap());
     for after in [0, 1, 2, 4, 1_000, 4_004, 4_007, 6_506, 6_508] {
         let mut lines = Vec::new();
         assert_eq!(journal.export(after, &mut lines).unwrap(), 6_508);

@@ -136,7 +136,7 @@ async fn until_writable(journal: &JournalStore) {
 }
 
 fn verified(file: &Path, journal: &JournalStore) {
-    let trust = Trust::nobody().key(journal.key().clone());
+    let trust = Trust::nobody().key(journal.key().unwrap());
     let trust = trust.pinned(journal.checkpoint().unwrap()).unwrap();
     let report = verify(file, &trust).unwrap();
     assert_eq!(report.verdict(), Verdict::Verified, "{report:?}");

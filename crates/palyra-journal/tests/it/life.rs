@@ -140,7 +140,7 @@ async fn a_backup_under_load_is_a_whole_journal() {
     for made in both {
         let made = made.await.unwrap();
         let trust = Trust::nobody()
-            .key(journal.key().clone())
+            .key(journal.key().unwrap())
             .opening(blob_key());
         let report = verify(&made.file(), &trust).unwrap();
         assert_eq!(report.verdict(), Verdict::Verified, "{report:?}");
@@ -280,7 +280,7 @@ async fn an_answer_under_a_key_is_proven_by_its_entry() {
         answers.push((key, answer));
     }
     let faults = || {
-        let trust = Trust::nobody().key(journal.key().clone());
+        let trust = Trust::nobody().key(journal.key().unwrap());
         let report = verify(&place.file(), &trust).unwrap();
         report
             .faults

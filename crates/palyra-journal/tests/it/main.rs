@@ -14,6 +14,7 @@ mod fuzzing;
 mod holding;
 mod kernel_faults;
 mod life;
+mod locked;
 mod projections;
 mod recording;
 mod sample;

@@ -25,7 +25,7 @@ impl Sample {
     pub(crate) async fn new() -> Self {
         let place = Place::new();
         let journal = place.open();
-        let first = journal.key().clone();
+        let first = journal.key().unwrap();
         append(&journal, "one").await;
         drop(journal);
         let journal = place.open_keyed(keys().rotated().unwrap());

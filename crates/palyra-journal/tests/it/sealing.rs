@@ -70,7 +70,7 @@ async fn fill(journal: &JournalStore, count: u64) -> usize {
 /// Every entry is in the tree of the last checkpoint, and that continues every one before.
 fn everything_is_proven(place: &Place, journal: &JournalStore) {
     let leaves = leaves(place);
-    let said = checkpoints(place, journal.key());
+    let said = checkpoints(place, &journal.key().unwrap());
     let head = said.last().unwrap();
     assert_eq!(head.size, journal.head());
     assert_eq!(journal.checkpoint().unwrap().text(), head.to_string());
@@ -92,10 +92,13 @@ async fn every_entry_is_proven_by_the_checkpoint_of_its_commit() {
     let place = Place::new();
     let journal = place.open();
     let empty = journal.checkpoint().unwrap();
-    let empty = Checkpoint::signed_by(&empty, journal.key()).unwrap();
+    let empty = Checkpoint::signed_by(&empty, &journal.key().unwrap()).unwrap();
     assert_eq!((empty.size, empty.root), (0, Hash::empty()));
     let commits = fill(&journal, 700).await;
-    assert_eq!(checkpoints(&place, journal.key()).len(), 1 + commits);
+    assert_eq!(
+        checkpoints(&place, &journal.key().unwrap()).len(),
+        1 + commits
+    );
     everything_is_proven(&place, &journal);
     drop(journal);
     let journal = place.open();
@@ -129,7 +132,8 @@ async fn proofs_reach_over_levels_that_are_kept() {
         append.await.unwrap();
     }
     let leaves = leaves(&place);
-    let head = Checkpoint::signed_by(&journal.checkpoint().unwrap(), journal.key()).unwrap();
+    let head =
+        Checkpoint::signed_by(&journal.checkpoint().unwrap(), &journal.key().unwrap()).unwrap();
     assert_eq!((head.size, head.root), (80_003, root_of(&leaves)));
     for seq in [1, 255, 256, 257, 65_535, 65_536, 65_537, 80_000, 80_003] {
         let path = journal.prove_inclusion(seq, head.size).unwrap().unwrap();
@@ -196,7 +200,7 @@ async fn what_another_process_slipped_in_is_not_signed() {
         assert!(matches!(journal.state(), JournalState::Unwritable { .. }));
     }
     assert_eq!(journal.read(0, 10).unwrap().len(), 2);
-    assert_eq!(checkpoints(&place, journal.key()).len(), 1 + 1);
+    assert_eq!(checkpoints(&place, &journal.key().unwrap()).len(), 1 + 1);
     drop(journal);
     let refused = JournalStore::open(&place.file(), Vec::new(), clock(), keys());
     assert!(
@@ -253,14 +257,14 @@ async fn an_end_that_was_touched_is_noticed_at_the_next_start() {
 async fn a_key_takes_over_and_the_old_one_vouches_for_it() {
     let place = Place::new();
     let journal = place.open();
-    let old = journal.key().clone();
+    let old = journal.key().unwrap();
     fill(&journal, 4).await;
     drop(journal);
     let text = keys().rotated().unwrap().to_text();
     let rotated = || JournalKeys::from_text(&text, blob_key()).unwrap();
     let open = |keys| JournalStore::open(&place.file(), Vec::new(), clock(), keys).unwrap();
     let journal = open(rotated());
-    let new = journal.key().clone();
+    let new = journal.key().unwrap();
     assert_eq!(new.name(), old.name(), "it is the same journal");
     assert_ne!(new, old);
     let recorded = journal.read_stream(&Stream::Journal).unwrap();
@@ -295,7 +299,7 @@ async fn a_key_takes_over_and_the_old_one_vouches_for_it() {
     };
     assert_eq!(*previous, new.to_string());
     let note: Note = note.parse().unwrap();
-    assert!(note.signed_by(&new).is_err() && note.signed_by(journal.key()).is_ok());
+    assert!(note.signed_by(&new).is_err() && note.signed_by(&journal.key().unwrap()).is_ok());
 }
 
 #[tokio::test]

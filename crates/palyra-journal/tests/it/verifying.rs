@@ -14,7 +14,7 @@ use crate::support::{Place, blob_key, keys, only_editor, started};
 async fn an_honest_history_verifies() {
     let sample = Sample::new().await;
     let (export, file) = (sample.export(0), sample.place.file());
-    let second = Trust::nobody().key(sample.journal.key().clone());
+    let second = Trust::nobody().key(sample.journal.key().unwrap());
     for trust in [sample.trust(), second, sample.pinned()] {
         // With a log beside it, as an export, and as a file that lies still.
         let copy = Place::new();
@@ -280,7 +280,7 @@ async fn a_forged_history_under_a_new_key_fits_together_and_is_believed_by_nobod
 async fn an_old_key_cannot_go_on_after_it_handed_over() {
     let sample = Sample::new().await;
     let (trust, checkpoint) = (sample.trust(), sample.checkpoint());
-    let new_key = Trust::nobody().key(sample.journal.key().clone());
+    let new_key = Trust::nobody().key(sample.journal.key().unwrap());
     let said = Checkpoint::unverified(&checkpoint).unwrap();
     let pinned = sample.pinned();
     let place = sample.close();
@@ -408,7 +408,7 @@ async fn where_two_histories_part_is_named() {
 async fn an_empty_journal_is_believed_only_under_a_key_that_is() {
     let place = Place::new();
     let journal = place.open();
-    let trust = Trust::nobody().key(journal.key().clone());
+    let trust = Trust::nobody().key(journal.key().unwrap());
     let mut export = Vec::new();
     journal.export(0, &mut export).unwrap();
     for (trust, verdict) in [
@@ -424,7 +424,7 @@ async fn an_empty_journal_is_believed_only_under_a_key_that_is() {
 async fn nodes_that_were_changed_are_found() {
     let place = Place::new();
     let journal = place.open();
-    let trust = Trust::nobody().key(journal.key().clone());
+    let trust = Trust::nobody().key(journal.key().unwrap());
     let entries = (0..600).map(|_| started("")).collect();
     let append = journal.append_if(Stream::Daemon, Expected::Any, entries);
     append.await.unwrap();

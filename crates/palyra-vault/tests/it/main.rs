@@ -12,8 +12,10 @@
 mod attacks;
 mod backup;
 mod keystores;
+mod own;
 mod places;
 mod rotation;
 mod secret_service;
+mod spoiled;
 mod storing;
 mod support;

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use palyra_core::{SecretRef, Timestamp};
+use palyra_core::{SecretRef, SecretValue, Timestamp};
 use palyra_vault::keystore::KeyFile;
 use palyra_vault::{
-    BlobBackend, Latest, Meta, SqliteBlobs, Step, Stored, Vault, VaultError, Write,
+    BlobBackend, Latest, Meta, Own, SqliteBlobs, Step, Stored, Vault, VaultError, Write,
 };
 
 use crate::support::{folder, get, open, put, refused};
@@ -26,6 +26,8 @@ fn filled(folder: &Path) -> Vault {
         })
         .collect();
     vault.put_all(&new, crate::support::NOW).unwrap();
+    let own = [("own.a", SecretValue::new(vec![7; 32]))];
+    vault.keep_own(&own).unwrap();
     vault
 }
 
@@ -34,6 +36,7 @@ fn all_readable(vault: &Vault) {
         let value = get(vault, &format!("s{number:04}")).unwrap();
         assert_eq!(value, format!("value {number}"));
     }
+    assert_eq!(vault.own("own.a").unwrap().unwrap().expose(), [7; 32]);
 }
 
 fn lines(folder: &Path) -> usize {
@@ -218,6 +221,9 @@ impl BlobBackend for Filling {
         see: &mut dyn FnMut(&SecretRef, Latest) -> Result<(), VaultError>,
     ) -> Result<(), VaultError> {
         self.blobs.each_latest(see)
+    }
+    fn owned(&self) -> Result<Vec<Own>, VaultError> {
+        self.blobs.owned()
     }
     fn page(&self, after: Option<&Stored>, most: usize) -> Result<Vec<Stored>, VaultError> {
         self.blobs.page(after, most)
