@@ -6,7 +6,7 @@
 //! mends. A vault *behind* the journal is an older file: it stays locked until a person says that
 //! this is what they want.
 //!
-//! The journal's keys are in the vault ([`keys`]): a daemon whose vault is locked reads its journal,
+//! The journal's keys are in the vault (`keys`): a daemon whose vault is locked reads its journal,
 //! and appends and executes nothing.
 
 mod keeper;
