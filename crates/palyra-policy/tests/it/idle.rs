@@ -5,7 +5,7 @@
 
 use cedar_policy::{Policy, PolicySet};
 use palyra_core::corridor::{Decides as _, PolicyAnswer};
-use palyra_core::{Channel, DeviceId, Effect, Tier};
+use palyra_core::{Channel, DeviceId, Effect, Facts, Posture, Tier};
 use palyra_policy::{
     Action, Baseline, PolicyEngine, PolicyRequest, PolicyRequestContext, Resource,
 };
@@ -27,7 +27,14 @@ fn answers(engine: &PolicyEngine) -> String {
             plain.opaque = opaque;
             let yes = granted(plain.clone(), |_| ());
             let stale = granted(plain.clone(), |grant| grant.people = 0);
-            for facts in [plain, yes, stale] {
+            let posed = |facts: &Facts, posture| {
+                let mut facts = facts.clone();
+                facts.posture = Some(posture);
+                facts
+            };
+            let (each, off) = (Posture::AskEachTime, Posture::Disabled);
+            let postures = [posed(&plain, each), posed(&yes, each), posed(&yes, off)];
+            for facts in [plain, yes, stale].into_iter().chain(postures) {
                 said.push_str(match engine.answer(&facts) {
                     Ok(PolicyAnswer::Run { .. }) => "run ",
                     Ok(PolicyAnswer::Ask { .. }) => "ask ",
