@@ -171,7 +171,9 @@ fn an_agents_terminal_begins_when_it_is_allowed() {
     let daemon = Daemon::start();
     daemon.add_agent("a");
     let start = || {
-        let mut words = vec!["exec", "-it", "--env", "PS1=ready>", "--as", "agent:a"];
+        // Spelled so that the question, which shows it, is not taken for the prompt.
+        let prompt = "PS1=re\\141dy>";
+        let mut words = vec!["exec", "-it", "--env", prompt, "--as", "agent:a"];
         words.extend_from_slice(&BASH);
         daemon.palyra_in_terminal(&words)
     };
