@@ -164,44 +164,15 @@ impl Fold for GrantsFold {
     }
 
     fn key(&self, recorded: &Recorded) -> Option<String> {
-        match &recorded.entry {
-            Entry::GrantMade { .. } | Entry::GrantEnded { .. } => {
-                let id = recorded.stream.parse::<GrantId>().ok()?;
-                Some(id.to_string())
-            }
-            Entry::Admitted { grant, .. } => grant.as_ref().map(ToString::to_string),
-            Entry::ApprovalRequested { .. }
-            | Entry::ApprovalDecided { .. }
-            | Entry::ApprovalExpired
-            | Entry::ApprovalCancelled { .. }
-            | Entry::ApprovalSuperseded { .. }
-            | Entry::GrantSpent { .. }
-            | Entry::PostureSet { .. }
-            | Entry::Proposed { .. }
-            | Entry::Decided { .. }
-            | Entry::Finished { .. }
-            | Entry::Attested { .. }
-            | Entry::Closed { .. }
-            | Entry::Interrupted
-            | Entry::AgentAdded { .. }
-            | Entry::AgentRemoved { .. }
-            | Entry::AgentPaused { .. }
-            | Entry::AgentResumed { .. }
-            | Entry::PolicyActivated { .. }
-            | Entry::PolicyRefused { .. }
-            | Entry::PolicyStaged { .. }
-            | Entry::PolicyWithdrawn { .. }
-            | Entry::Flooded { .. }
-            | Entry::DaemonStarted { .. }
-            | Entry::AppendedOnce { .. }
-            | Entry::BlobErased { .. }
-            | Entry::ProjectionMended { .. }
-            | Entry::VaultChanged { .. }
-            | Entry::SecretAccessed { .. }
-            | Entry::SecretInArguments { .. }
-            | Entry::QuarantineRestored { .. }
-            | Entry::KeyRotated { .. } => None,
+        if let Entry::Admitted { grant, .. } = &recorded.entry {
+            return grant.as_ref().map(ToString::to_string);
         }
+        let changes = matches!(
+            recorded.entry,
+            Entry::GrantMade { .. } | Entry::GrantEnded { .. }
+        );
+        let id = recorded.stream.parse::<GrantId>().ok()?;
+        changes.then(|| id.to_string())
     }
 
     fn fold(&self, before: Option<&[u8]>, recorded: &Recorded) -> Option<Row> {

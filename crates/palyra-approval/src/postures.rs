@@ -44,42 +44,10 @@ impl Fold for PosturesFold {
     }
 
     fn key(&self, recorded: &Recorded) -> Option<String> {
-        match &recorded.entry {
-            Entry::PostureSet { at, tool, .. } => Some(key(at, tool)),
-            Entry::ApprovalRequested { .. }
-            | Entry::ApprovalDecided { .. }
-            | Entry::ApprovalExpired
-            | Entry::ApprovalCancelled { .. }
-            | Entry::ApprovalSuperseded { .. }
-            | Entry::GrantSpent { .. }
-            | Entry::GrantMade { .. }
-            | Entry::GrantEnded { .. }
-            | Entry::Proposed { .. }
-            | Entry::Decided { .. }
-            | Entry::Admitted { .. }
-            | Entry::Finished { .. }
-            | Entry::Attested { .. }
-            | Entry::Closed { .. }
-            | Entry::Interrupted
-            | Entry::AgentAdded { .. }
-            | Entry::AgentRemoved { .. }
-            | Entry::AgentPaused { .. }
-            | Entry::AgentResumed { .. }
-            | Entry::PolicyActivated { .. }
-            | Entry::PolicyRefused { .. }
-            | Entry::PolicyStaged { .. }
-            | Entry::PolicyWithdrawn { .. }
-            | Entry::Flooded { .. }
-            | Entry::DaemonStarted { .. }
-            | Entry::AppendedOnce { .. }
-            | Entry::BlobErased { .. }
-            | Entry::ProjectionMended { .. }
-            | Entry::VaultChanged { .. }
-            | Entry::SecretAccessed { .. }
-            | Entry::SecretInArguments { .. }
-            | Entry::QuarantineRestored { .. }
-            | Entry::KeyRotated { .. } => None,
-        }
+        let Entry::PostureSet { at, tool, .. } = &recorded.entry else {
+            return None;
+        };
+        Some(key(at, tool))
     }
 
     fn fold(&self, _before: Option<&[u8]>, recorded: &Recorded) -> Option<Row> {
@@ -228,7 +196,7 @@ mod tests {
             name: "a".parse().unwrap(),
         };
         let folder = PostureLevel::Workspace {
-            folder: "/work".into(),
+            folder: "/app".into(),
         };
         let rows = [
             row(PostureLevel::Global, Posture::AskEachTime),
@@ -239,10 +207,10 @@ mod tests {
         let asked = |agent, workspace| of(&postures, TOOL, agent, workspace);
         assert_eq!(asked("a", "/else"), Some(Posture::AskEachTime));
         assert_eq!(asked("b", "/else"), Some(Posture::AskEachTime));
-        assert_eq!(asked("a", "/work"), Some(Posture::Disabled));
-        assert_eq!(asked("b", "/work/sub"), Some(Posture::Disabled));
-        assert_eq!(asked("b", "/work-evil"), Some(Posture::AskEachTime));
-        assert_eq!(of(&postures, "palyra.echo", "a", "/work"), None);
+        assert_eq!(asked("a", "/app"), Some(Posture::Disabled));
+        assert_eq!(asked("b", "/app/sub"), Some(Posture::Disabled));
+        assert_eq!(asked("b", "/app-evil"), Some(Posture::AskEachTime));
+        assert_eq!(of(&postures, "palyra.echo", "a", "/app"), None);
     }
 
     #[test]

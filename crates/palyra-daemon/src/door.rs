@@ -15,12 +15,12 @@ use axum::body::Body;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
+use nix::sys::socket::{getsockopt, sockopt};
 use palyra_core::Clock;
 use palyra_gateway::error::RefusalKind;
 use palyra_gateway::sessions::Anchor;
 use palyra_gateway::{Caller, GatewayService};
 use palyra_sandbox::Sandbox;
-use rustix::net::sockopt::socket_peercred;
 use tokio::net::{UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -161,11 +161,17 @@ impl Door {
 
     /// Who the kernel says the peer is.
     fn who(&self, stream: &UnixStream) -> Result<Caller, Refused> {
-        let credentials = socket_peercred(stream).map_err(|error| unknown(&error.to_string()))?;
-        let pid = credentials.pid.as_raw_nonzero().get();
+        let credentials = getsockopt(stream, sockopt::PeerCredentials)
+            .map_err(|error| unknown(&error.to_string()))?;
+        let pid = credentials.pid();
+        if pid == 0 {
+            // Outside of our pid namespace the kernel has no number for it, and it cannot be told
+            // from a tool by looking it up.
+            return Err(unknown("it is not in the daemon's pid namespace"));
+        }
         let ours = rustix::process::geteuid().as_raw();
         let principal =
-            palyra_identity::peer_principal(credentials.uid.as_raw(), ours).map_err(|error| {
+            palyra_identity::peer_principal(credentials.uid(), ours).map_err(|error| {
                 Refused::new(
                     RefusalKind::Forbidden,
                     "unknown_peer",
@@ -207,9 +213,10 @@ impl Door {
     /// else that of the peer itself. A caller cannot choose it: a process leaves its session only for
     /// a new one of its own.
     fn session(&self, pid: i32) -> Option<palyra_core::SessionId> {
-        let leader = rustix::process::getsid(rustix::process::Pid::from_raw(pid)).ok()?;
-        let leader = leader.as_raw_nonzero().get();
-        let (held, anchor) = hold(leader).or_else(|| hold(pid))?;
+        // 0 where the leader is not in our pid namespace, as in a container that was entered from
+        // outside: nothing is to be held by that number.
+        let leader = nix::unistd::getsid(Some(nix::unistd::Pid::from_raw(pid))).ok()?;
+        let (held, anchor) = hold(leader.as_raw()).or_else(|| hold(pid))?;
         let (session, new) = self.gateway.session_of(anchor);
         if new {
             let gateway = self.gateway.clone();
@@ -224,8 +231,8 @@ impl Door {
 
 /// A process, held so that its end can be waited for, with what tells it from others of its pid.
 fn hold(pid: i32) -> Option<(OwnedFd, Anchor)> {
-    let started = start_time(pid)?;
     let target = rustix::process::Pid::from_raw(pid)?;
+    let started = start_time(pid)?;
     let held = rustix::process::pidfd_open(target, rustix::process::PidfdFlags::NONBLOCK).ok()?;
     // The pid meant the same process before and after it was opened, and it has not ended.
     let alive = start_time(pid) == Some(started) && !is_a_zombie(pid);
@@ -271,7 +278,6 @@ struct Peer {
 
 impl Peer {
     fn of(stream: &UnixStream, pid: i32) -> std::io::Result<Self> {
-        use nix::sys::socket::{getsockopt, sockopt};
         match getsockopt(stream, sockopt::PeerPidfd) {
             Ok(pidfd) => {
                 return Ok(Self {

@@ -3,6 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use palyra_core::{AgentName, ApprovalId, CallId, GrantId};
+use palyra_policy::{Action, Resource};
 use tokio::sync::broadcast;
 
 use crate::error::Refusal;
@@ -61,6 +62,7 @@ impl GatewayService {
     /// The caller is an agent, or policy forbids reading.
     pub fn watch(&self, caller: &Caller) -> Result<broadcast::Receiver<Change>, Refusal> {
         self.only_a_person(caller, "watch what changes")?;
+        self.allowed(caller, Action::JournalRead, Resource::Daemon)?;
         let those = self.0.changes.lock();
         let those = those.as_ref().ok_or_else(crate::service::stopping)?;
         Ok(those.subscribe())

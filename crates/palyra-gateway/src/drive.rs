@@ -25,7 +25,8 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use crate::changes::Change;
-use crate::service::{CallShared, Caller, Inner};
+use crate::handle::CallShared;
+use crate::service::{Caller, Inner};
 use crate::tools::AnyPlan;
 use crate::{detaching, records, waiting};
 

@@ -1,6 +1,8 @@
 //! What a person is shown beside the call itself: how far a yes can reach, what that would have
 //! covered before, what looks odd, what changes in files.
 
+use std::path::PathBuf;
+
 use palyra_approval::{ApprovalPromptRecord, ApprovalRecord};
 use palyra_core::{
     AgentName, Effect, Facts, GrantId, GrantTerms, Reach, Scope, ScopeKind, Timestamp, render,
@@ -20,7 +22,7 @@ const LAST_CALLS: usize = 1_000;
 const EXAMPLES: usize = 5;
 
 /// How much of a file is read to show what changes in it.
-const MOST_FILE: u64 = 256 << 10;
+const MOST_FILE: usize = 256 << 10;
 
 /// One way in which a yes can reach further, with what there is to know about it.
 #[derive(Debug, Clone)]
@@ -96,7 +98,12 @@ impl GatewayService {
     #[must_use]
     pub fn file_diff(&self, caller: &Caller, view: &ApprovalView) -> Option<String> {
         self.only_a_person(caller, "see what changes").ok()?;
-        view.diff(present_text)
+        let workspace = view.facts.as_ref()?.workspace.as_deref()?;
+        view.diff(|path| {
+            let own = |masked: &PathBuf| path.starts_with(masked);
+            let hidden = self.0.settings.masked.iter().any(own);
+            (!hidden).then(|| palyra_sandbox::text_of(workspace, path, MOST_FILE))?
+        })
     }
 
     /// How far a yes can reach, each with its rule and what that would have covered.
@@ -218,17 +225,4 @@ fn draft(record: &ApprovalRecord, agent: &AgentName, scope: &Scope, now: Timesta
         made_by: record.principal.user().clone(),
         facts: record.arguments,
     }
-}
-
-/// A file as it is, if it is one, in text, and not too large.
-fn present_text(path: &std::path::Path) -> Option<String> {
-    use std::io::Read as _;
-    let seen = std::fs::symlink_metadata(path).ok()?;
-    if !seen.is_file() || seen.len() > MOST_FILE {
-        return None;
-    }
-    let mut text = String::new();
-    let file = std::fs::File::open(path).ok()?;
-    file.take(MOST_FILE).read_to_string(&mut text).ok()?;
-    Some(text)
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use palyra_core::{ApprovalId, CallDigest, Timestamp};
 use tokio::sync::Notify;
 
-use crate::service::CallShared;
+use crate::handle::CallShared;
 
 /// Calls that wait, by approval and by what they would do.
 #[derive(Default)]

@@ -75,6 +75,7 @@ mod wire;
 pub use doctor::{Check, CheckState, DoctorReport, Needed, examine};
 pub use files::FileRunner;
 pub use ground::policy::SandboxProcessRunnerPolicy;
+pub use ground::root::text_of;
 pub use input::{Fed, LiveInput};
 pub use output::{OutputChunk, OutputSink, OutputStream};
 pub use pins::{CodeWanted, MoreCode, PinProblem, read_code};

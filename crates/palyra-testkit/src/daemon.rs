@@ -230,7 +230,9 @@ impl Daemon {
         self.command(&self.bins.join(name))
     }
 
-    fn command(&self, program: &Path) -> Command {
+    /// Any program, in the same way.
+    #[must_use]
+    pub fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         let path = std::env::var_os("PATH").unwrap_or_default();
         let user_home = std::env::var_os("HOME").unwrap_or_default();
@@ -255,6 +257,21 @@ impl Daemon {
         let mut command = self.program("palyra");
         command.args(arguments).stdin(Stdio::null());
         command.output().expect("palyra starts").into()
+    }
+
+    /// Runs `palyra` with this on its standard input.
+    #[must_use]
+    pub fn palyra_with_input(&self, arguments: &[&str], input: &str) -> Ran {
+        use std::io::Write as _;
+        let mut command = self.program("palyra");
+        command.args(arguments).stdin(Stdio::piped());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("palyra starts");
+        let mut stdin = child.stdin.take().expect("it has an input");
+        // Who refuses the arguments does not read the input.
+        let _ = stdin.write_all(input.as_bytes());
+        drop(stdin);
+        child.wait_with_output().expect("palyra ends").into()
     }
 
     /// Starts `palyra` with these arguments.

@@ -44,4 +44,15 @@ impl Ran {
             panic!("{error}\nstdout: {}\nstderr: {}", self.stdout, self.stderr)
         })
     }
+
+    /// The code of the error that it said in JSON, on either stream; empty if it said none.
+    #[must_use]
+    pub fn error_code(&self) -> String {
+        let said = [&self.stdout, &self.stderr];
+        let read = said
+            .iter()
+            .filter_map(|text| serde_json::from_str::<serde_json::Value>(text).ok());
+        let mut codes = read.map(|it| it["error"]["code"].as_str().unwrap_or_default().to_owned());
+        codes.next_back().unwrap_or_default()
+    }
 }

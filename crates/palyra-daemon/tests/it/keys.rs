@@ -1,7 +1,6 @@
 //! The daemon's own keys: in the vault, moved there from the files of earlier versions, and what
 //! happens when they are locked away, lost or somebody else's.
 
-use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Stdio;
@@ -9,39 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use palyra_journal::{BlobKey, JournalKeys};
-use palyra_testkit::{Daemon, Ran, eventually};
+use palyra_testkit::{Daemon, eventually};
 use palyra_vault::keystore::KeyFile;
 use palyra_vault::{SqliteBlobs, Vault};
 
 const WORDS: &str = "words-that-a-call-said";
 
-fn with_input(daemon: &Daemon, arguments: &[&str], input: &str) -> Ran {
-    let mut child = daemon
-        .program("palyra")
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    let _ = stdin.write_all(input.as_bytes());
-    drop(stdin);
-    Ran::from(child.wait_with_output().unwrap())
-}
-
 fn status(daemon: &Daemon) -> serde_json::Value {
     let shown = daemon.palyra(&["vault", "status", "--json"]);
     shown.expect_code(0).json()
-}
-
-fn code(ran: &Ran) -> String {
-    let said = [&ran.stdout, &ran.stderr];
-    let read = said
-        .iter()
-        .filter_map(|text| serde_json::from_str::<serde_json::Value>(text).ok());
-    let mut codes = read.map(|it| it["error"]["code"].as_str().unwrap_or_default().to_owned());
-    codes.next_back().unwrap_or_default()
 }
 
 /// The keys of an earlier version, in their files; what signs, as text.
@@ -161,7 +136,9 @@ fn a_locked_daemon_reads_and_does_nothing_else_until_it_is_unlocked() {
     let config = "[vault]\nkeystore = \"passphrase\"\n";
     let mut daemon = Daemon::builder().config(config).start();
     let unlock = |daemon: &Daemon| {
-        let _ = with_input(daemon, &["vault", "unlock"], "correct horse").expect_code(0);
+        let _ = daemon
+            .palyra_with_input(&["vault", "unlock"], "correct horse")
+            .expect_code(0);
     };
     unlock(&daemon);
     let call = spoken(&daemon);
@@ -278,7 +255,7 @@ fn a_lost_a_foreign_and_a_damaged_key_are_told_apart() {
     daemon.start_again(None);
     assert_eq!(locked(&daemon), "vault_gone");
     let lost = daemon.palyra(&["vault", "unlock", "--accept-rollback", "--json"]);
-    assert_eq!(code(&lost), "journal_key_lost", "{lost:?}");
+    assert_eq!(lost.error_code(), "journal_key_lost", "{lost:?}");
     assert_eq!(locked(&daemon), "journal_key_lost");
     let _ = daemon.palyra(&["exec", "--", "true"]).expect_code(120);
     let _ = daemon.palyra(&["journal", "tail"]).expect_code(0);
@@ -292,7 +269,7 @@ fn a_lost_a_foreign_and_a_damaged_key_are_told_apart() {
     }
     daemon.start_again(None);
     let foreign = daemon.palyra(&["vault", "unlock", "--accept-rollback", "--json"]);
-    assert_eq!(code(&foreign), "journal_key_foreign", "{foreign:?}");
+    assert_eq!(foreign.error_code(), "journal_key_foreign", "{foreign:?}");
     daemon.stop();
     // Its own vault, with the journal's key edited.
     move_all(&away, &home);
@@ -349,7 +326,9 @@ fn a_key_file_that_holds_no_key_keeps_the_daemon_locked() {
 fn a_journal_comes_back_in_another_home_with_an_export_of_the_vault() {
     let daemon = Daemon::start();
     let call = spoken(&daemon);
-    let _ = with_input(&daemon, &["vault", "put", "token"], "a secret value").expect_code(0);
+    let _ = daemon
+        .palyra_with_input(&["vault", "put", "token"], "a secret value")
+        .expect_code(0);
     let folder = daemon.folder().to_owned();
     let (backup, export) = (folder.join("j.db"), folder.join("v.age"));
     let (backup, export) = (backup.to_str().unwrap(), export.to_str().unwrap());
@@ -359,7 +338,9 @@ fn a_journal_comes_back_in_another_home_with_an_export_of_the_vault() {
         .unwrap()
         .to_owned();
     let exporting = ["vault", "export", export, "--yes"];
-    let _ = with_input(&daemon, &exporting, "pass phrase").expect_code(0);
+    let _ = daemon
+        .palyra_with_input(&exporting, "pass phrase")
+        .expect_code(0);
 
     let mut other = Daemon::builder().prepare();
     let restored = other.palyra(&["journal", "restore", backup, "--key", &key]);
@@ -367,20 +348,20 @@ fn a_journal_comes_back_in_another_home_with_an_export_of_the_vault() {
     other.start_again(None);
     assert_eq!(status(&other)["locked"]["code"], "vault_gone");
     let lost = other.palyra(&["vault", "unlock", "--accept-rollback", "--json"]);
-    assert_eq!(code(&lost), "journal_key_lost", "{lost:?}");
+    assert_eq!(lost.error_code(), "journal_key_lost", "{lost:?}");
     // The keys of another journal are not taken.
     let stranger = Daemon::start();
     let foreign = folder.join("foreign.age");
     let foreign = foreign.to_str().unwrap();
     let exporting = ["vault", "export", foreign, "--yes"];
-    let _ = with_input(&stranger, &exporting, "pass phrase").expect_code(0);
-    let refused = with_input(
-        &other,
-        &["vault", "import", foreign, "--json"],
-        "pass phrase",
-    );
-    assert_eq!(code(&refused), "not_the_journals_keys", "{refused:?}");
-    let _ = with_input(&other, &["vault", "import", export], "pass phrase").expect_code(0);
+    let _ = stranger
+        .palyra_with_input(&exporting, "pass phrase")
+        .expect_code(0);
+    let refused = other.palyra_with_input(&["vault", "import", foreign, "--json"], "pass phrase");
+    assert_eq!(refused.error_code(), "not_the_journals_keys", "{refused:?}");
+    let _ = other
+        .palyra_with_input(&["vault", "import", export], "pass phrase")
+        .expect_code(0);
     assert_eq!(status(&other)["state"], "open");
     assert!(opens(&other, &call));
     let shown = other

@@ -1,6 +1,7 @@
 //! Starting, stopping, and everything that can be in the way of it.
 
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Stdio;
 
 use palyra_testkit::{Daemon, Ran, eventually};
@@ -29,6 +30,35 @@ fn a_stale_socket_is_replaced() {
     assert_eq!(unreachable.code, Some(5), "{unreachable:?}");
     daemon.start_again(None);
     let _ = daemon.palyra(&["status"]).expect_code(0);
+}
+
+/// As in a container that was entered from outside: the session's leader has no number in there.
+/// And who is outside has none for the daemon: it cannot be told from a tool.
+#[test]
+fn a_pid_namespace_without_its_sessions_leader() {
+    use std::io::{BufRead, BufReader};
+
+    let daemon = Daemon::builder().prepare();
+    let script = r#""$0" exec -- echo inside && exec "$0" exec -- cat"#;
+    let mut enter = daemon.command(Path::new("unshare"));
+    if !palyra_testkit::is_root() {
+        enter.args(["--user", "--map-root-user"]);
+    }
+    enter.args(["--pid", "--fork", "--kill-child", "--mount-proc"]);
+    enter.args(["sh", "-c", script]);
+    enter.arg(daemon.bins().join("palyra"));
+    enter.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut inside = enter.spawn().unwrap();
+    let mut said = BufReader::new(inside.stdout.take().unwrap()).lines();
+    assert_eq!(said.next().unwrap().unwrap(), "inside");
+
+    let outside = daemon.palyra(&["status"]);
+    assert_ne!(outside.code, Some(0), "{outside:?}");
+    assert!(outside.stderr.contains("pid namespace"), "{outside:?}");
+
+    // Closing its input ends `cat`, and with it the namespace and the daemon in it.
+    drop(inside.stdin.take());
+    assert!(inside.wait().unwrap().success());
 }
 
 /// The shell parser would log every word it reads, if it were let.

@@ -1,8 +1,7 @@
 //! The vault as its users meet it, and as those do who would like to have what is in it.
 
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
-use std::process::Stdio;
 use std::sync::Arc;
 
 use palyra_core::{SecretValue, Timestamp};
@@ -13,38 +12,14 @@ use palyra_vault::{NewSecret, SqliteBlobs, Vault};
 /// Nothing else looks like this.
 const CANARY: &str = "Kx7-canary-Zq81-vault";
 
-/// Runs `palyra` with this on standard input.
-fn with_input(daemon: &Daemon, arguments: &[&str], input: &str) -> Ran {
-    let mut child = daemon
-        .program("palyra")
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    // Who refuses the name does not read the value.
-    let _ = stdin.write_all(input.as_bytes());
-    drop(stdin);
-    Ran::from(child.wait_with_output().unwrap())
-}
-
 fn put(daemon: &Daemon, name: &str, value: &str) {
-    let _ = with_input(daemon, &["vault", "put", name], value).expect_code(0);
+    let _ = daemon
+        .palyra_with_input(&["vault", "put", name], value)
+        .expect_code(0);
 }
 
 fn get(daemon: &Daemon, name: &str) -> Ran {
     daemon.palyra(&["vault", "get", name, "--yes"])
-}
-
-fn code(ran: &Ran) -> String {
-    let said = [&ran.stdout, &ran.stderr];
-    let read = said
-        .iter()
-        .filter_map(|text| serde_json::from_str::<serde_json::Value>(text).ok());
-    let mut codes = read.map(|it| it["error"]["code"].as_str().unwrap_or_default().to_owned());
-    codes.next_back().unwrap_or_default()
 }
 
 #[test]
@@ -61,7 +36,9 @@ fn a_secret_is_kept_listed_shown_recorded_and_deleted() {
         "--ttl",
         "30d",
     ];
-    let _ = with_input(&daemon, &arguments, &format!("{CANARY}\n")).expect_code(0);
+    let _ = daemon
+        .palyra_with_input(&arguments, &format!("{CANARY}\n"))
+        .expect_code(0);
     let list = daemon.palyra(&["vault", "list", "--json"]).expect_code(0);
     let one = &list.json()["items"][0];
     assert_eq!(
@@ -71,7 +48,7 @@ fn a_secret_is_kept_listed_shown_recorded_and_deleted() {
     assert_eq!(one["audience"][0]["host"], "api.example.com");
     assert!(!list.stdout.contains(CANARY));
     let asked = daemon.palyra(&["vault", "get", "token", "--json"]);
-    assert_eq!(code(&asked.expect_code(4)), "not_confirmed");
+    assert_eq!(asked.expect_code(4).error_code(), "not_confirmed");
     assert_eq!(get(&daemon, "token").expect_code(0).stdout, CANARY);
     put(&daemon, "token", "second value");
     let versions = daemon.palyra(&["vault", "versions", "token", "--json"]);
@@ -90,7 +67,7 @@ fn a_secret_is_kept_listed_shown_recorded_and_deleted() {
     assert_eq!(old.expect_code(0).stdout, CANARY);
     let _ = daemon.palyra(&["vault", "delete", "token"]).expect_code(0);
     let gone = daemon.palyra(&["vault", "get", "token", "--yes", "--json"]);
-    assert_eq!(code(&gone.expect_code(1)), "no_such_secret");
+    assert_eq!(gone.expect_code(1).error_code(), "no_such_secret");
     let audit = daemon
         .palyra(&["vault", "audit", "--json"])
         .expect_code(0)
@@ -138,17 +115,20 @@ fn a_value_in_arguments_is_refused_unrecorded_and_the_third_time_pauses_the_agen
     let _ = echo("hello 7bytes!").expect_code(0);
     for text in [format!("x{CANARY}y"), "quote\"and\\back\nslash".to_owned()] {
         let refused = echo(&text).expect_code(3);
-        assert_eq!(code(&refused), "secret_in_arguments");
+        assert_eq!(refused.error_code(), "secret_in_arguments");
         let said = refused.stdout + &refused.stderr;
         assert!(said.contains("palyra vault list"), "{said}");
         assert!(!said.contains(CANARY) && !said.contains("token`") && !said.contains("odd"));
     }
     let _ = echo("still allowed").expect_code(0);
-    assert_eq!(code(&echo(CANARY).expect_code(3)), "secret_in_arguments");
-    assert_eq!(code(&echo("hello").expect_code(3)), "agent_paused");
+    assert_eq!(
+        echo(CANARY).expect_code(3).error_code(),
+        "secret_in_arguments"
+    );
+    assert_eq!(echo("hello").expect_code(3).error_code(), "agent_paused");
     // A person is refused too, and never paused.
     let own = daemon.palyra(&["exec", "--json", "--", "echo", CANARY]);
-    assert_eq!(code(&own.expect_code(120)), "secret_in_arguments");
+    assert_eq!(own.expect_code(120).error_code(), "secret_in_arguments");
     let tail = daemon
         .palyra(&["journal", "tail", "-n", "50"])
         .expect_code(0)
@@ -188,14 +168,10 @@ fn an_agent_neither_sees_changes_nor_takes_secrets() {
             .collect();
         let refused = daemon.palyra(&whole);
         let refused = refused.expect_code(3);
-        assert_eq!(code(&refused), "denied_by_policy", "{arguments:?}");
+        assert_eq!(refused.error_code(), "denied_by_policy", "{arguments:?}");
         assert!(!(refused.stdout + &refused.stderr).contains(CANARY));
     }
-    let put = with_input(
-        &daemon,
-        &["vault", "put", "x", "--as", "agent:claude"],
-        "value",
-    );
+    let put = daemon.palyra_with_input(&["vault", "put", "x", "--as", "agent:claude"], "value");
     let _ = put.expect_code(3);
     assert_eq!(
         get(&daemon, "token").expect_code(0).stdout,
@@ -222,16 +198,17 @@ fn a_daemon_whose_key_is_away_starts_locked_and_runs_nothing() {
         let refused = daemon
             .palyra(&["exec", "--json", "--", "true"])
             .expect_code(120);
-        assert_eq!(code(&refused), "vault_locked");
+        assert_eq!(refused.error_code(), "vault_locked");
         assert!((refused.stdout.clone() + &refused.stderr).contains("palyra vault unlock"));
         let _ = daemon.palyra(&["status"]).expect_code(0);
         let _ = daemon.palyra(&["journal", "tail"]).expect_code(0);
     };
     locked(&daemon, "passphrase_needed");
-    let unlock =
-        |daemon: &Daemon, text: &str| with_input(daemon, &["vault", "unlock", "--json"], text);
+    let unlock = |daemon: &Daemon, text: &str| {
+        daemon.palyra_with_input(&["vault", "unlock", "--json"], text)
+    };
     assert_eq!(
-        code(&unlock(&daemon, "short").expect_code(1)),
+        unlock(&daemon, "short").expect_code(1).error_code(),
         "passphrase_too_short"
     );
     let _ = unlock(&daemon, "correct horse").expect_code(0);
@@ -249,7 +226,7 @@ fn a_daemon_whose_key_is_away_starts_locked_and_runs_nothing() {
             .contains("token")
     );
     let wrong = unlock(&daemon, "correct horsf");
-    assert_eq!(code(&wrong), "wrong_passphrase");
+    assert_eq!(wrong.error_code(), "wrong_passphrase");
     let _ = unlock(&daemon, "correct horse").expect_code(0);
     assert_eq!(get(&daemon, "token").expect_code(0).stdout, CANARY);
     let _ = daemon.palyra(&["vault", "lock"]).expect_code(0);
@@ -296,7 +273,7 @@ fn an_older_file_is_noticed_named_and_taken_only_by_a_person() {
     );
     let _ = get(&daemon, "token").expect_code(3);
     let refused = daemon.palyra(&["vault", "unlock", "--json"]);
-    assert_eq!(code(&refused), "vault_rolled_back");
+    assert_eq!(refused.error_code(), "vault_rolled_back");
     let _ = daemon
         .palyra(&["vault", "unlock", "--accept-rollback"])
         .expect_code(0);
@@ -364,7 +341,9 @@ fn backups_and_env_files_come_back_whole_or_not_at_all() {
     let _ = get(&daemon, "C").expect_code(1);
     let file = daemon.folder().join("b.age");
     let file = file.to_str().unwrap();
-    let _ = with_input(&daemon, &["vault", "export", file, "--yes"], "pass phrase").expect_code(0);
+    let _ = daemon
+        .palyra_with_input(&["vault", "export", file, "--yes"], "pass phrase")
+        .expect_code(0);
     assert!(
         std::fs::read(file)
             .unwrap()
@@ -373,9 +352,11 @@ fn backups_and_env_files_come_back_whole_or_not_at_all() {
     let _ = daemon
         .palyra(&["vault", "delete", "agent:x/B"])
         .expect_code(0);
-    let wrong = with_input(&daemon, &["vault", "import", file, "--json"], "other");
-    assert_eq!(code(&wrong.expect_code(1)), "backup_not_opened");
-    let _ = with_input(&daemon, &["vault", "import", file], "pass phrase").expect_code(0);
+    let wrong = daemon.palyra_with_input(&["vault", "import", file, "--json"], "other");
+    assert_eq!(wrong.expect_code(1).error_code(), "backup_not_opened");
+    let _ = daemon
+        .palyra_with_input(&["vault", "import", file], "pass phrase")
+        .expect_code(0);
     assert_eq!(get(&daemon, "agent:x/B").expect_code(0).stdout, "second");
 }
 
@@ -570,12 +551,18 @@ fn odd_names_and_values_are_one_clear_error() {
     let daemon = Daemon::start();
     let long = "a".repeat(64 * 1024);
     for name in ["../x", "", "a b", "tоken", "CON", ".x", &long] {
-        let _ = with_input(&daemon, &["vault", "put", name], "value").expect_code(2);
+        let _ = daemon
+            .palyra_with_input(&["vault", "put", name], "value")
+            .expect_code(2);
     }
-    let _ = with_input(&daemon, &["vault", "put", "x"], "").expect_code(1);
+    let _ = daemon
+        .palyra_with_input(&["vault", "put", "x"], "")
+        .expect_code(1);
     let large = "x".repeat(1 << 20);
-    let refused = with_input(&daemon, &["vault", "put", "x", "--json"], &large).expect_code(1);
-    assert_eq!(code(&refused), "secret_too_large");
+    let refused = daemon
+        .palyra_with_input(&["vault", "put", "x", "--json"], &large)
+        .expect_code(1);
+    assert_eq!(refused.error_code(), "secret_too_large");
     assert!(refused.stdout.len() + refused.stderr.len() < 2_000);
     assert!(
         daemon
@@ -606,7 +593,7 @@ fn where_policy_wants_somebody_asked_a_value_is_not_shown() {
     put(&daemon, "asked", CANARY);
     put(&daemon, "other", "another value");
     let refused = daemon.palyra(&["vault", "get", "asked", "--yes", "--json"]);
-    assert_eq!(code(&refused.expect_code(3)), "reveal_needs_approval");
+    assert_eq!(refused.expect_code(3).error_code(), "reveal_needs_approval");
     let agent = [
         "vault",
         "get",
@@ -617,7 +604,7 @@ fn where_policy_wants_somebody_asked_a_value_is_not_shown() {
         "agent:claude",
     ];
     assert_eq!(
-        code(&daemon.palyra(&agent).expect_code(3)),
+        daemon.palyra(&agent).expect_code(3).error_code(),
         "denied_by_policy"
     );
     let shown = get(&daemon, "other").expect_code(0).stdout;

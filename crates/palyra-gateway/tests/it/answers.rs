@@ -221,3 +221,14 @@ async fn stats_propose_narrow_grants_for_what_is_always_allowed() {
     assert_eq!((proposal.times, proposal.cover), (5, ScopeKind::Shape));
     assert!(proposal.sentence.contains("git status"));
 }
+
+/// An agent is refused whatever policy says; a person is, too, where policy forbids reading.
+#[tokio::test]
+async fn what_changes_is_watched_by_whom_policy_lets_read() {
+    let forbids =
+        "@id(\"unread\") forbid (principal, action == Palyra::Action::\"journal.read\", resource);";
+    for (policies, may) in [("", true), (forbids, false)] {
+        let house = House::open(policies, 1).await;
+        assert_eq!(house.gateway.watch(&house.owner).is_ok(), may);
+    }
+}

@@ -97,6 +97,18 @@ impl Root {
     }
 }
 
+/// The text of a file of a workspace as it is now, for a person who is asked about changing it;
+/// none if it is no text or longer than `most`. What somebody puts in its place, or in that of a
+/// folder on the way, is not followed, and a pipe is not waited for.
+#[must_use]
+pub fn text_of(workspace: &Path, file: &Path, most: usize) -> Option<String> {
+    let at = Spot::of(file.strip_prefix(workspace).ok()?)?;
+    let id = program::look_at_folder(workspace).ok()?.id;
+    let content = Root::of(workspace, id).ok()?.read(&at)?;
+    let text = String::from_utf8(content).ok()?;
+    (text.len() <= most).then_some(text)
+}
+
 /// What is in a folder, and of which kind.
 pub(super) fn entries_of(folder: &OwnedFd) -> io::Result<Vec<(Vec<u8>, FileType)>> {
     let mut buffer = [MaybeUninit::<u8>::uninit(); 16 * 1024];
@@ -110,4 +122,47 @@ pub(super) fn entries_of(folder: &OwnedFd) -> io::Result<Vec<(Vec<u8>, FileType)
         }
     }
     Ok(entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// Each one leads somebody who opens the path to the secret, or has them wait for ever.
+    #[test]
+    fn what_is_put_in_a_files_place_is_not_shown() {
+        let here = tempfile::tempdir().unwrap();
+        let here = here.path().canonicalize().unwrap();
+        let (work, outside) = (here.join("work"), here.join("outside"));
+        for folder in [&work, &outside, &work.join("in")] {
+            std::fs::create_dir(folder).unwrap();
+        }
+        std::fs::write(outside.join("key"), "secret").unwrap();
+        let file = work.join("in/key");
+        std::fs::write(&file, "own").unwrap();
+        let shown = || text_of(&work, &file, 100);
+        assert_eq!(shown().as_deref(), Some("own"), "control");
+        assert_eq!(text_of(&work, &file, 2), None, "too long");
+        assert_eq!(text_of(&work, &outside.join("key"), 100), None);
+        assert_eq!(text_of(&work, &work.join("../outside/key"), 100), None);
+
+        std::fs::remove_file(&file).unwrap();
+        symlink("../../outside/key", &file).unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "secret", "control");
+        assert_eq!(shown(), None);
+
+        std::fs::remove_dir_all(work.join("in")).unwrap();
+        symlink("../outside", work.join("in")).unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "secret", "control");
+        assert_eq!(shown(), None);
+
+        std::fs::remove_file(work.join("in")).unwrap();
+        std::fs::create_dir(work.join("in")).unwrap();
+        let pipe = rustix::fs::FileType::Fifo;
+        let mode = Mode::RUSR | Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &file, pipe, mode, 0).unwrap();
+        assert_eq!(shown(), None);
+    }
 }

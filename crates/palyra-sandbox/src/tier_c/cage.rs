@@ -59,35 +59,19 @@ impl Cage {
 
     /// What is held in it.
     pub(crate) fn guards(&self) -> impl Iterator<Item = &Guard> {
-        self.steps.iter().filter_map(|step| match step {
-            Step::Guard(guard) => Some(guard),
-            Step::Workspace { .. }
-            | Step::Link { .. }
-            | Step::Read { .. }
-            | Step::Scratch { .. }
-            | Step::Device { .. }
-            | Step::Terminals
-            | Step::Proc { .. }
-            | Step::Pin { .. }
-            | Step::Cover { .. }
-            | Step::Code(_) => None,
+        self.steps.iter().filter_map(|step| {
+            let Step::Guard(guard) = step else {
+                return None;
+            };
+            Some(guard)
         })
     }
 
     /// The files of the workspace that are copied.
     pub(crate) fn code(&self) -> impl Iterator<Item = &CodeCopy> {
-        self.steps.iter().filter_map(|step| match step {
-            Step::Code(copy) => Some(copy),
-            Step::Workspace { .. }
-            | Step::Link { .. }
-            | Step::Read { .. }
-            | Step::Scratch { .. }
-            | Step::Device { .. }
-            | Step::Terminals
-            | Step::Proc { .. }
-            | Step::Pin { .. }
-            | Step::Cover { .. }
-            | Step::Guard(_) => None,
+        self.steps.iter().filter_map(|step| {
+            let Step::Code(copy) = step else { return None };
+            Some(copy)
         })
     }
 
