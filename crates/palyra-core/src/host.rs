@@ -37,6 +37,12 @@ impl std::fmt::Display for EgressHost {
 #[error("`{}` is not the name or address of a host", .0.escape_debug())]
 pub struct NotAHost(String);
 
+impl NotAHost {
+    pub(crate) fn of(text: &str) -> Self {
+        Self(text.chars().take(80).collect())
+    }
+}
+
 impl std::str::FromStr for EgressHost {
     type Err = NotAHost;
 
@@ -44,7 +50,7 @@ impl std::str::FromStr for EgressHost {
     /// decimal, octal, hexadecimal and short IPv4, IPv6 with brackets and a zone. Addresses of
     /// IPv4 inside IPv6 become IPv4.
     fn from_str(text: &str) -> Result<Self, NotAHost> {
-        let wrong = || NotAHost(text.chars().take(80).collect());
+        let wrong = || NotAHost::of(text);
         let bare = text
             .strip_prefix('[')
             .and_then(|rest| rest.strip_suffix(']'));

@@ -12,6 +12,7 @@ pub mod blob;
 pub mod corridor;
 pub mod decision;
 pub mod digest;
+pub mod egress;
 pub mod entry;
 pub mod facts;
 pub mod fs_rule;
@@ -34,6 +35,9 @@ pub use attestation::{Ending, ExecutionReport, Layer, RunErrorKind, ToolAttestat
 pub use blob::{Blob, BlobKind, Commitment};
 pub use decision::{ApprovalDecision, Denial, DenialCode};
 pub use digest::{CallDigest, Digest, DigestKey, Hashing, PlanDigest, PlanSeal, RecordedDigest};
+pub use egress::{
+    ConnectionRecord, EgressBudget, EgressEnd, EgressRule, EgressScheme, EgressVia, HostPattern,
+};
 pub use facts::{Backing, Channel, Effect, Facts, Grant, Understanding};
 pub use fs_rule::{FsAccess, FsRule};
 pub use host::EgressHost;
