@@ -2,17 +2,16 @@
 //!
 //! For every value of [`SHORTEST`] bytes or more there is a keyed hash of its first bytes and a
 //! keyed digest of all of it. A window goes over a text; where the hash of the window is known, the
-//! digest of what follows decides. Shorter values, and values that were encoded, cut or split, are
-//! not recognised.
+//! digest of what follows decides: one for each length among the values that begin so, however many
+//! they are (tokens of one provider all begin alike). Shorter values, and values that were encoded,
+//! cut or split, are not recognised.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
 
+use crate::key::Key;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
-use subtle::ConstantTimeEq;
-
-use crate::key::Key;
 
 /// The shortest value that is recognised, in bytes.
 pub const SHORTEST: usize = 8;
@@ -23,15 +22,11 @@ pub struct Fingerprints {
     key: Key,
     /// For windows; another one in every process.
     windows: RandomState,
-    known: HashMap<u64, Vec<Known>>,
+    known: HashMap<u64, Alike>,
 }
 
-struct Known {
-    length: usize,
-    digest: [u8; 32],
-    /// How many versions have this value.
-    times: u64,
-}
+/// Values that begin alike: by length and digest, how many versions have each.
+type Alike = BTreeMap<usize, HashMap<[u8; 32], u64>>;
 
 impl Fingerprints {
     pub(crate) fn of(integrity: &Key) -> std::io::Result<Self> {
@@ -46,30 +41,32 @@ impl Fingerprints {
         let Some((window, digest)) = self.fingerprint(value) else {
             return;
         };
-        let known = self.known.entry(window).or_default();
-        match known.iter_mut().find(|known| known.digest == digest) {
-            Some(known) => known.times += 1,
-            None => known.push(Known {
-                length: value.len(),
-                digest,
-                times: 1,
-            }),
-        }
+        let alike = self.known.entry(window).or_default();
+        *alike
+            .entry(value.len())
+            .or_default()
+            .entry(digest)
+            .or_default() += 1;
     }
 
     pub(crate) fn remove(&mut self, value: &[u8]) {
         let Some((window, digest)) = self.fingerprint(value) else {
             return;
         };
-        if let Some(known) = self.known.get_mut(&window) {
-            let same = known.iter_mut().find(|known| known.digest == digest);
-            if let Some(same) = same {
-                same.times -= 1;
+        let Some(alike) = self.known.get_mut(&window) else {
+            return;
+        };
+        if let Some(digests) = alike.get_mut(&value.len()) {
+            match digests.get_mut(&digest) {
+                Some(times) if *times > 1 => *times -= 1,
+                Some(_) | None => drop(digests.remove(&digest)),
             }
-            known.retain(|known| known.times > 0);
-            if known.is_empty() {
-                self.known.remove(&window);
+            if digests.is_empty() {
+                alike.remove(&value.len());
             }
+        }
+        if alike.is_empty() {
+            self.known.remove(&window);
         }
     }
 
@@ -84,12 +81,12 @@ impl Fingerprints {
     }
 
     fn begins_at(&self, text: &[u8], place: usize, window: &[u8]) -> bool {
-        let Some(known) = self.known.get(&self.windows.hash_one(window)) else {
+        let Some(alike) = self.known.get(&self.windows.hash_one(window)) else {
             return false;
         };
-        known.iter().any(|known| {
-            let value = text.get(place..place + known.length);
-            value.is_some_and(|value| self.digest(value).ct_eq(&known.digest).into())
+        alike.iter().any(|(length, digests)| {
+            let value = text.get(place..place + length);
+            value.is_some_and(|value| digests.contains_key(&self.digest(value)))
         })
     }
 

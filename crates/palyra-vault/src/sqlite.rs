@@ -12,7 +12,9 @@ use crate::key::KeyId;
 /// The file in the vault's folder.
 pub(crate) const FILE: &str = "vault.db";
 /// The format that is written here.
-const FORMAT: i64 = 2;
+const FORMAT: i64 = 3;
+/// The format before a secret's newest number stood with its versions.
+const WITH_LATEST: i64 = 2;
 /// The format before the daemon's own keys were kept here.
 const WITHOUT_OWN: i64 = 1;
 /// No database is smaller.
@@ -28,18 +30,27 @@ CREATE TABLE vault (
     generation INTEGER NOT NULL, versions INTEGER NOT NULL,
     sum BLOB NOT NULL, mac BLOB NOT NULL, change TEXT NOT NULL
 ) STRICT;
-CREATE TABLE latest (
-    scope TEXT NOT NULL, name TEXT NOT NULL,
-    version INTEGER NOT NULL, live INTEGER NOT NULL,
-    PRIMARY KEY (scope, name)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE blob (
+";
+
+/// Every version of every secret. The newest row of a secret that is gone stays, without a value:
+/// numbers never repeat. One tree and no index beside it, so a put touches one page here.
+const VERSIONS: &str = "
+CREATE TABLE version (
     scope TEXT NOT NULL, name TEXT NOT NULL, version INTEGER NOT NULL,
-    created_at INTEGER NOT NULL, expires_at INTEGER, audience TEXT NOT NULL,
-    key BLOB NOT NULL, wrapped BLOB NOT NULL, value BLOB NOT NULL,
+    created_at INTEGER, expires_at INTEGER, audience TEXT,
+    key BLOB, wrapped BLOB, value BLOB,
     PRIMARY KEY (scope, name, version)
-) STRICT;
-CREATE INDEX blob_ends ON blob (expires_at) WHERE expires_at IS NOT NULL;
+) STRICT, WITHOUT ROWID;
+CREATE INDEX version_ends ON version (expires_at) WHERE expires_at IS NOT NULL;
+";
+
+/// From the two tables of the formats before.
+const FROM_LATEST: &str = "
+INSERT INTO version SELECT scope, name, version, created_at, expires_at, audience, key, wrapped, value
+    FROM blob;
+INSERT INTO version (scope, name, version) SELECT scope, name, version FROM latest WHERE live = 0;
+DROP TABLE blob;
+DROP TABLE latest;
 ";
 
 const OWN: &str = "
@@ -105,16 +116,19 @@ impl SqliteBlobs {
             transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
         match (format, application, tables) {
             (0, 0, 0) if fresh => {
-                transaction.execute_batch(SCHEMA)?;
-                transaction.execute_batch(OWN)?;
+                for part in [SCHEMA, VERSIONS, OWN] {
+                    transaction.execute_batch(part)?;
+                }
                 transaction.pragma_update(None, "application_id", APPLICATION)?;
                 transaction.pragma_update(None, "user_version", FORMAT)?;
                 transaction.commit()?;
                 Ok(())
             }
             (FORMAT, APPLICATION, _) => Ok(()),
-            (WITHOUT_OWN, APPLICATION, _) => {
-                transaction.execute_batch(OWN)?;
+            (WITHOUT_OWN | WITH_LATEST, APPLICATION, _) => {
+                for part in [OWN, VERSIONS, FROM_LATEST] {
+                    transaction.execute_batch(part)?;
+                }
                 transaction.pragma_update(None, "user_version", FORMAT)?;
                 transaction.commit()?;
                 Ok(())
@@ -130,8 +144,7 @@ impl SqliteBlobs {
     /// That nothing else is there either: a vault whose one row cannot be found is damaged, and must
     /// not become a new one with a key of its own.
     fn is_empty(&self) -> Result<(), VaultError> {
-        let sql = "SELECT EXISTS (SELECT 1 FROM blob) OR EXISTS (SELECT 1 FROM latest)
-                          OR EXISTS (SELECT 1 FROM own)";
+        let sql = "SELECT EXISTS (SELECT 1 FROM version) OR EXISTS (SELECT 1 FROM own)";
         let any: bool = self.connection.query_row(sql, [], |row| row.get(0))?;
         match any {
             false => Ok(()),
@@ -194,7 +207,8 @@ impl BlobBackend for SqliteBlobs {
     }
 
     fn latest(&self, secret: &SecretRef) -> Result<Option<Latest>, VaultError> {
-        let sql = "SELECT version, live FROM latest WHERE scope = ?1 AND name = ?2";
+        let sql = "SELECT version, value IS NOT NULL FROM version
+                   WHERE scope = ?1 AND name = ?2 ORDER BY version DESC LIMIT 1";
         let mut statement = self.connection.prepare_cached(sql)?;
         let names = params![secret.scope.to_string(), secret.name.as_str()];
         let found = statement.query_row(names, |row| {
@@ -207,21 +221,24 @@ impl BlobBackend for SqliteBlobs {
     }
 
     fn get(&self, secret: &SecretRef, version: u64) -> Result<Option<Stored>, VaultError> {
-        let rest = "blob b WHERE b.scope = ?1 AND b.name = ?2 AND b.version = ?3";
+        let rest = "version b WHERE b.scope = ?1 AND b.name = ?2 AND b.version = ?3
+            AND b.value IS NOT NULL";
         let scope = secret.scope.to_string();
         let found = self.collect(rest, &[&scope, &secret.name.as_str(), &version])?;
         Ok(found.into_iter().next())
     }
 
     fn versions(&self, secret: &SecretRef) -> Result<Vec<Stored>, VaultError> {
-        let rest = "blob b WHERE b.scope = ?1 AND b.name = ?2 ORDER BY b.version DESC";
+        let rest = "version b WHERE b.scope = ?1 AND b.name = ?2 AND b.value IS NOT NULL
+            ORDER BY b.version DESC";
         self.collect(rest, &[&secret.scope.to_string(), &secret.name.as_str()])
     }
 
     fn list(&self, after: Option<&SecretRef>, most: usize) -> Result<Vec<Stored>, VaultError> {
-        let rest = "latest l JOIN blob b
-            ON b.scope = l.scope AND b.name = l.name AND b.version = l.version
-            WHERE l.live = 1 AND (l.scope, l.name) > (?1, ?2) ORDER BY l.scope, l.name LIMIT ?3";
+        let rest = "version b WHERE (b.scope, b.name) > (?1, ?2) AND b.value IS NOT NULL
+            AND NOT EXISTS (SELECT 1 FROM version n
+                WHERE n.scope = b.scope AND n.name = b.name AND n.version > b.version)
+            ORDER BY b.scope, b.name LIMIT ?3";
         let scope = after.map_or_else(String::new, |after| after.scope.to_string());
         let name = after.map_or("", |after| after.name.as_str());
         self.collect(rest, &[&scope, &name, &limit(most)])
@@ -231,14 +248,16 @@ impl BlobBackend for SqliteBlobs {
         &self,
         see: &mut dyn FnMut(Stored) -> Result<(), VaultError>,
     ) -> Result<(), VaultError> {
-        self.select("blob b", &[], see)
+        self.select("version b WHERE b.value IS NOT NULL", &[], see)
     }
 
     fn each_latest(
         &self,
         see: &mut dyn FnMut(&SecretRef, Latest) -> Result<(), VaultError>,
     ) -> Result<(), VaultError> {
-        let sql = "SELECT scope, name, version, live FROM latest";
+        // Beside a maximum, SQLite gives the other columns of the row that has it.
+        let sql = "SELECT scope, name, max(version), value IS NOT NULL FROM version
+                   GROUP BY scope, name";
         let mut statement = self.connection.prepare_cached(sql)?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
@@ -271,8 +290,8 @@ impl BlobBackend for SqliteBlobs {
     }
 
     fn page(&self, after: Option<&Stored>, most: usize) -> Result<Vec<Stored>, VaultError> {
-        let rest = "blob b WHERE (b.scope, b.name, b.version) > (?1, ?2, ?3)
-            ORDER BY b.scope, b.name, b.version LIMIT ?4";
+        let rest = "version b WHERE (b.scope, b.name, b.version) > (?1, ?2, ?3)
+            AND b.value IS NOT NULL ORDER BY b.scope, b.name, b.version LIMIT ?4";
         let scope = after.map_or_else(String::new, |after| after.secret.scope.to_string());
         let name = after.map_or("", |after| after.secret.name.as_str());
         let version = after.map_or(0, |after| after.version);
@@ -280,7 +299,7 @@ impl BlobBackend for SqliteBlobs {
     }
 
     fn ended(&self, now: Timestamp, most: usize) -> Result<Vec<Stored>, VaultError> {
-        let rest = "blob b WHERE b.expires_at <= ?1 LIMIT ?2";
+        let rest = "version b WHERE b.expires_at <= ?1 LIMIT ?2";
         self.collect(rest, &[&now.as_millis(), &limit(most)])
     }
 }
@@ -303,7 +322,7 @@ fn apply(transaction: &Transaction<'_>, write: &Write<'_>) -> Result<(), VaultEr
     let scope = |secret: &SecretRef| secret.scope.to_string();
     match write {
         Write::Put(stored) => transaction
-            .prepare_cached("INSERT INTO blob VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")?
+            .prepare_cached("INSERT INTO version VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")?
             .execute(params![
                 scope(&stored.secret),
                 stored.secret.name.as_str(),
@@ -316,19 +335,21 @@ fn apply(transaction: &Transaction<'_>, write: &Write<'_>) -> Result<(), VaultEr
                 stored.sealed.value,
             ])?,
         Write::Remove(secret, version) => transaction
-            .prepare_cached("DELETE FROM blob WHERE scope = ?1 AND name = ?2 AND version = ?3")?
+            .prepare_cached("DELETE FROM version WHERE scope = ?1 AND name = ?2 AND version = ?3")?
             .execute(params![scope(secret), secret.name.as_str(), version])?,
+        // It stands with its version; what was kept in place of one that is gone goes.
+        Write::Latest(secret, latest) if latest.live => transaction
+            .prepare_cached(
+                "DELETE FROM version
+                 WHERE scope = ?1 AND name = ?2 AND version < ?3 AND value IS NULL",
+            )?
+            .execute(params![scope(secret), secret.name.as_str(), latest.version])?,
         Write::Latest(secret, latest) => transaction
-            .prepare_cached("INSERT OR REPLACE INTO latest VALUES (?1, ?2, ?3, ?4)")?
-            .execute(params![
-                scope(secret),
-                secret.name.as_str(),
-                latest.version,
-                latest.live
-            ])?,
+            .prepare_cached("INSERT INTO version (scope, name, version) VALUES (?1, ?2, ?3)")?
+            .execute(params![scope(secret), secret.name.as_str(), latest.version])?,
         Write::Rewrap(stored) => transaction
             .prepare_cached(
-                "UPDATE blob SET key = ?4, wrapped = ?5 WHERE scope = ?1 AND name = ?2 AND version = ?3",
+                "UPDATE version SET key = ?4, wrapped = ?5 WHERE scope = ?1 AND name = ?2 AND version = ?3",
             )?
             .execute(params![
                 scope(&stored.secret),

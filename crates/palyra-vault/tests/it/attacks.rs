@@ -35,12 +35,12 @@ fn nothing_that_was_moved_or_edited_opens() {
     let swapped = |columns: &str| {
         let set = columns.split(',').map(|column| {
             format!(
-                "UPDATE blob SET {column} = (SELECT {column} FROM old o WHERE o.name <> blob.name
+                "UPDATE version SET {column} = (SELECT {column} FROM old o WHERE o.name <> version.name
                     AND o.version = 1) WHERE version = 1;"
             )
         });
         format!(
-            "CREATE TEMP TABLE old AS SELECT * FROM blob; {}",
+            "CREATE TEMP TABLE old AS SELECT * FROM version; {}",
             set.collect::<String>()
         )
     };
@@ -48,21 +48,21 @@ fn nothing_that_was_moved_or_edited_opens() {
         ("blobs swapped", swapped("key,wrapped,value")),
         ("wrapped keys swapped", swapped("wrapped")),
         ("values swapped", swapped("value")),
-        ("moved to another name", "UPDATE blob SET name = 'c' WHERE name = 'b'; UPDATE latest SET name = 'c' WHERE name = 'b'".into()),
-        ("moved to another scope", "UPDATE blob SET scope = 'global' WHERE name = 'b'; UPDATE latest SET scope = 'global' WHERE name = 'b'".into()),
-        ("an older version in place of the newer", "DELETE FROM blob WHERE name = 'a' AND version = 2; UPDATE blob SET version = 2 WHERE name = 'a'".into()),
-        ("the newest version taken away", "DELETE FROM blob WHERE name = 'a' AND version = 2; UPDATE latest SET version = 1 WHERE name = 'a'".into()),
-        ("a secret taken away", "DELETE FROM blob WHERE name = 'b'; DELETE FROM latest WHERE name = 'b'".into()),
-        ("a secret hidden", "UPDATE latest SET live = 0 WHERE name = 'b'".into()),
-        ("another audience", r#"UPDATE blob SET audience = replace(audience, 'api.example', 'evil.example') WHERE name = 'b'"#.into()),
-        ("a longer life", "UPDATE blob SET expires_at = expires_at + 1 WHERE name = 'b'".into()),
+        ("moved to another name", "UPDATE version SET name = 'c' WHERE name = 'b'".into()),
+        ("moved to another scope", "UPDATE version SET scope = 'global' WHERE name = 'b'".into()),
+        ("an older version in place of the newer", "DELETE FROM version WHERE name = 'a' AND version = 2; UPDATE version SET version = 2 WHERE name = 'a'".into()),
+        ("the newest version taken away", "DELETE FROM version WHERE name = 'a' AND version = 2".into()),
+        ("a secret taken away", "DELETE FROM version WHERE name = 'b'".into()),
+        ("a secret hidden", "UPDATE version SET value = NULL WHERE name = 'b'".into()),
+        ("another audience", r#"UPDATE version SET audience = replace(audience, 'api.example', 'evil.example') WHERE name = 'b'"#.into()),
+        ("a longer life", "UPDATE version SET expires_at = expires_at + 1 WHERE name = 'b'".into()),
         ("a later generation", "UPDATE vault SET generation = generation + 5".into()),
         ("another key store", "UPDATE vault SET keystore = 'passphrase'".into()),
         ("a key that is awaited", "UPDATE vault SET pending = x'0102030405060708'".into()),
         ("a key of the daemon taken away", "DELETE FROM own WHERE name = 'own.a'".into()),
         ("keys of the daemon swapped", "UPDATE own SET name = 'x' WHERE name = 'own.a'; UPDATE own SET name = 'own.a' WHERE name = 'own.b'; UPDATE own SET name = 'own.b' WHERE name = 'x'".into()),
         ("a key of the daemon edited", "UPDATE own SET value = zeroblob(length(value)) WHERE name = 'own.a'".into()),
-        ("a secret as a key of the daemon", "UPDATE own SET (key, wrapped, value) = (SELECT key, wrapped, value FROM blob WHERE name = 'b') WHERE name = 'own.a'".into()),
+        ("a secret as a key of the daemon", "UPDATE own SET (key, wrapped, value) = (SELECT key, wrapped, value FROM version WHERE name = 'b') WHERE name = 'own.a'".into()),
         ("another last change", "UPDATE vault SET change = '{\"change\":\"created\"}'".into()),
     ];
     for (what, sql) in attacks {
@@ -74,7 +74,7 @@ fn nothing_that_was_moved_or_edited_opens() {
     }
     // The control: the same way in, and nothing changed.
     let folder = sample();
-    edit(folder.path(), "UPDATE blob SET version = version");
+    edit(folder.path(), "UPDATE version SET version = version");
     let vault = open(folder.path()).unwrap();
     assert_eq!(get(&vault, "a").unwrap(), "second of a");
     assert_eq!(vault.own("own.a").unwrap().unwrap().expose(), [7; 32]);

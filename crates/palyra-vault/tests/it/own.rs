@@ -70,23 +70,55 @@ fn a_backup_brings_them_to_another_vault_only_when_they_are_asked_for() {
     assert_eq!(own(&other, "journal.blobs"), None);
 }
 
-/// A file of the format before: it opens, and takes them.
+/// The two tables that the formats before had in place of one.
+const BEFORE: &str = "
+    CREATE TABLE latest (
+        scope TEXT NOT NULL, name TEXT NOT NULL, version INTEGER NOT NULL, live INTEGER NOT NULL,
+        PRIMARY KEY (scope, name)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE blob (
+        scope TEXT NOT NULL, name TEXT NOT NULL, version INTEGER NOT NULL,
+        created_at INTEGER NOT NULL, expires_at INTEGER, audience TEXT NOT NULL,
+        key BLOB NOT NULL, wrapped BLOB NOT NULL, value BLOB NOT NULL,
+        PRIMARY KEY (scope, name, version)
+    ) STRICT;
+    CREATE INDEX blob_ends ON blob (expires_at) WHERE expires_at IS NOT NULL;
+    INSERT INTO latest SELECT scope, name, max(version), value IS NOT NULL
+        FROM version GROUP BY scope, name;
+    INSERT INTO blob SELECT * FROM version WHERE value IS NOT NULL;
+    DROP TABLE version;
+";
+
+/// Files of the formats before open with all that is in them, and take the daemon's keys.
 #[test]
-fn a_vault_of_an_earlier_version_gets_a_place_for_them() {
-    let folder = folder();
-    let vault = open(folder.path()).unwrap();
-    put(&vault, "a", "value of a");
-    drop(vault);
-    let database = Connection::open(folder.path().join("vault.db")).unwrap();
-    database
-        .execute_batch("DROP TABLE own; PRAGMA user_version = 1;")
-        .unwrap();
-    drop(database);
-    drop(locked(folder.path()).unwrap());
-    let vault = open(folder.path()).unwrap();
-    assert_eq!(crate::support::get(&vault, "a").unwrap(), "value of a");
-    vault.keep_own(&keys(1)).unwrap();
-    drop(vault);
-    let vault = open(folder.path()).unwrap();
-    assert_eq!(own(&vault, "journal.blobs"), Some(vec![2; 32]));
+fn vaults_of_earlier_versions_open_whole() {
+    for (format, without) in [(1, "DROP TABLE own;"), (2, "")] {
+        let folder = folder();
+        let vault = open(folder.path()).unwrap();
+        put(&vault, "a", "first of a");
+        put(&vault, "a", "value of a");
+        put(&vault, "gone", "value of gone");
+        vault.delete(&"gone".parse().unwrap()).unwrap();
+        drop(vault);
+        let database = Connection::open(folder.path().join("vault.db")).unwrap();
+        let earlier = format!("{BEFORE} {without} PRAGMA user_version = {format};");
+        database.execute_batch(&earlier).unwrap();
+        drop(database);
+        drop(locked(folder.path()).unwrap());
+
+        let vault = open(folder.path()).unwrap();
+        assert_eq!(crate::support::get(&vault, "a").unwrap(), "value of a");
+        assert_eq!(vault.versions(&"a".parse().unwrap()).unwrap().len(), 2);
+        assert!(crate::support::get(&vault, "gone").is_err());
+        let (version, _) = vault
+            .put(&crate::support::new("gone", b"again"), NOW)
+            .unwrap();
+        assert_eq!(version, 2, "numbers never repeat");
+        vault.keep_own(&keys(1)).unwrap();
+        drop(vault);
+        let vault = open(folder.path()).unwrap();
+        assert_eq!(own(&vault, "journal.blobs"), Some(vec![2; 32]));
+        assert_eq!(crate::support::get(&vault, "gone").unwrap(), "again");
+        assert_eq!(vault.list(None, 9).unwrap().len(), 2);
+    }
 }
