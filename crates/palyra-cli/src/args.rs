@@ -163,6 +163,8 @@ pub enum KeyStoreArg {
     Passphrase,
     SecretService,
     SystemdCredential,
+    #[cfg(any(target_os = "macos", windows))]
+    Native,
 }
 
 impl KeyStoreArg {
@@ -174,6 +176,8 @@ impl KeyStoreArg {
             Self::Passphrase => "passphrase",
             Self::SecretService => "secret-service",
             Self::SystemdCredential => "systemd-credential",
+            #[cfg(any(target_os = "macos", windows))]
+            Self::Native => "native",
         }
     }
 }

@@ -98,7 +98,10 @@ impl SqliteBlobs {
         // Sealed pages only, and only as many as there are secrets: a hundred thousand stay warm.
         connection.pragma_update(None, "cache_size", -65_536)?;
         // One plan for a statement, whatever is bound to it: else SQLite prepares some anew each time.
-        connection.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+        connection.set_db_config(
+            rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG,
+            true,
+        )?;
         connection.set_prepared_statement_cache_capacity(32);
         let mut blobs = Self { connection, folder };
         blobs.prepare(size.is_none_or(|size| size == 0))?;

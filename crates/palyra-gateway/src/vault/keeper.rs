@@ -365,6 +365,9 @@ impl VaultKeeper {
             KeyStoreKind::SystemdCredential => {
                 Arc::new(SystemdCredential::new(self.place.credentials.clone()))
             }
+            KeyStoreKind::Native => {
+                palyra_vault::keystore::native(vault).map_err(|error| refused(error.into()))?
+            }
         })
     }
 

@@ -4,6 +4,8 @@
 
 mod credential;
 mod file;
+#[cfg(any(target_os = "macos", windows, test))]
+mod native;
 mod passphrase;
 #[cfg(target_os = "linux")]
 mod secret_service;
@@ -53,15 +55,18 @@ pub enum KeyStoreKind {
     SecretService,
     /// A credential that systemd hands to the service.
     SystemdCredential,
+    /// The Keychain of macOS, the credentials of Windows.
+    Native,
 }
 
 impl KeyStoreKind {
     /// All of them.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::File,
         Self::Passphrase,
         Self::SecretService,
         Self::SystemdCredential,
+        Self::Native,
     ];
 
     /// The word in settings and records.
@@ -72,6 +77,7 @@ impl KeyStoreKind {
             Self::Passphrase => "passphrase",
             Self::SecretService => "secret-service",
             Self::SystemdCredential => "systemd-credential",
+            Self::Native => "native",
         }
     }
 
@@ -87,6 +93,7 @@ impl KeyStoreKind {
             }
             Self::SecretService => "as strong as the desktop's login; locked until it is unlocked",
             Self::SystemdCredential => "as strong as the credential that systemd was given",
+            Self::Native => "as strong as the login to this account",
         }
     }
 }
@@ -100,7 +107,7 @@ impl std::fmt::Display for KeyStoreKind {
 /// A name that no key store has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "there is no key store `{}`; choose `file`, `passphrase`, `secret-service` or `systemd-credential`",
+    "there is no key store `{}`; choose `file`, `passphrase`, `secret-service`, `systemd-credential` or `native`",
     .0.escape_debug()
 )]
 pub struct UnknownKeyStore(String);
@@ -112,6 +119,23 @@ impl std::str::FromStr for KeyStoreKind {
         let named = Self::ALL.into_iter().find(|kind| kind.as_str() == name);
         named.ok_or_else(|| UnknownKeyStore(name.chars().take(64).collect()))
     }
+}
+
+/// The system's own store for this vault.
+///
+/// # Errors
+/// The system has none that is known here, or it is not there.
+pub fn native(vault: &str) -> Result<std::sync::Arc<dyn KeyStore>, KeyStoreError> {
+    #[cfg(any(target_os = "macos", windows))]
+    return Ok(std::sync::Arc::new(native::NativeStore::new(vault)?));
+    #[cfg(not(any(target_os = "macos", windows)))]
+    Err(KeyStoreError::Away {
+        kind: KeyStoreKind::Native,
+        why: format!(
+            "for the vault {vault} it is the Keychain of macOS or the credentials of Windows, and \
+             this is neither; use `secret-service`"
+        ),
+    })
 }
 
 /// A failure of the operating system, as one of the store.
