@@ -54,6 +54,7 @@ mod power_cut;
 mod projections;
 pub mod proof;
 mod queries;
+mod reading;
 mod rebuilding;
 mod recorder;
 #[cfg(test)]
@@ -65,6 +66,7 @@ mod segment;
 mod shared;
 mod statement;
 mod store;
+mod turns;
 mod unattested;
 pub mod verify;
 mod writer;

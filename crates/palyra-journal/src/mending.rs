@@ -24,7 +24,8 @@ use crate::error::JournalError;
 use crate::log;
 use crate::schema;
 use crate::shared::Shared;
-use crate::writer::{Request, THREADS, Writer, data_version};
+use crate::turns::THREADS;
+use crate::writer::{Request, Writer, data_version};
 
 /// The first try comes this soon,
 const FIRST: Duration = Duration::from_millis(50);

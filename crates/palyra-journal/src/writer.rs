@@ -1,15 +1,10 @@
 //! The one that writes: it drains the queue into one transaction and syncs once for all.
 //!
-//! Two threads take turns at it. Whoever has the turn collects what waits, inserts it and commits,
-//! which writes the pages to the write-ahead log; then the other has the turn, while the first
-//! syncs the log, moves the head and answers the appenders. So inserting never waits for the disk,
-//! nobody hears of anything before it is durable, and what is durable is always a beginning of
-//! what was written.
+//! It is one of two that take turns at it ([`crate::turns`]).
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 
 use palyra_core::entry::{Entry, Stream};
 use palyra_core::{Clock, Timestamp};
@@ -31,15 +26,13 @@ use crate::queries::{self, Readers, to_sql};
 use crate::reserve::Reserve;
 use crate::sealing::Sealer;
 use crate::shared::{Mark, Shared};
+use crate::turns::Written;
 
 /// A group is closed at this many appends,
 const MAX_APPENDS: usize = 512;
 
 /// or at this many bytes, so that huge outputs do not make everybody wait for ever.
 const MAX_BYTES: usize = 4 << 20;
-
-/// One writes while the other waits for the disk.
-pub(crate) const THREADS: usize = 2;
 
 /// Streams whose heads are remembered, per generation.
 const REMEMBERED: usize = 4_096;
@@ -54,104 +47,6 @@ pub(crate) struct Request {
 pub(crate) type Reply = (Answer, Prepared);
 
 type Answer = Result<Appended, JournalError>;
-
-/// Starts the two threads; they end when every handle of the journal is gone. `log` opens the write-ahead log: a descriptor each, because the kernel tells
-/// each descriptor once that pages were lost, and both must hear it.
-pub(crate) fn start(
-    writer: Writer,
-    queue: mpsc::Receiver<Request>,
-    log: impl Fn() -> std::io::Result<File> + Send + Sync + 'static,
-) -> std::io::Result<Vec<JoinHandle<()>>> {
-    let log = Arc::new(log);
-    let (shared, checkpoints) = (Arc::clone(&writer.shared), Arc::clone(&writer.checkpoints));
-    let turns = Arc::new(Mutex::new(Turn { writer, queue }));
-    let thread = |_| {
-        let (turns, shared) = (Arc::clone(&turns), Arc::clone(&shared));
-        let (checkpoints, open) = (Arc::clone(&checkpoints), Arc::clone(&log));
-        let log = open()?;
-        std::thread::Builder::new()
-            .name("palyra-journal".to_owned())
-            .spawn(move || take_turns(&turns, log, &checkpoints, &shared))
-    };
-    (0..THREADS).map(thread).collect()
-}
-
-fn take_turns(turns: &Mutex<Turn>, mut log: File, checkpoints: &Checkpoints, shared: &Arc<Shared>) {
-    // Should a fold panic, nobody must believe that the journal still writes.
-    let _alarm = Alarm(Arc::clone(shared));
-    let mut opened = 0;
-    loop {
-        // Poisoned: the other one panicked in the middle of a transaction.
-        let Ok(mut turn) = turns.lock() else { return };
-        let Some(mut written) = turn.take() else {
-            return;
-        };
-        if written.mark.opened != opened {
-            // The descriptor so far is of another time, perhaps of another file.
-            match shared.fresh_log() {
-                Some(anew) => (log, opened) = (anew, written.mark.opened),
-                None => written.is_lost(JournalError::lost(), shared),
-            }
-        }
-        written.mark.position = turn.writer.position(&log);
-        drop(turn);
-        if written.make_durable(&log, shared) {
-            let still_synced = || shared.still_synced().is_ok();
-            let folded = checkpoints.run_if_due(|| turns.lock().ok(), still_synced);
-            if let Err(error) = folded {
-                tracing::warn!(%error, "the journal's log could not be folded back yet");
-                if matches!(error, JournalError::Unsynced(_)) {
-                    shared.failed(&error);
-                }
-            }
-        }
-    }
-}
-
-/// What one of the threads has at a time.
-struct Turn {
-    writer: Writer,
-    queue: mpsc::Receiver<Request>,
-}
-
-impl Turn {
-    /// Waits for appends and writes them; `None` once there will be no more.
-    fn take(&mut self) -> Option<Written> {
-        let first = self.queue.blocking_recv()?;
-        if first.batch.is_nothing() {
-            self.writer.change_keys();
-            self.writer.mend();
-        }
-        Some(self.writer.group(first, &mut self.queue))
-    }
-}
-
-/// A group that is in the log or failed to get there; nobody has heard yet.
-struct Written {
-    outcome: Result<(), JournalError>,
-    mark: Mark,
-    answers: Vec<(oneshot::Sender<Reply>, Reply)>,
-}
-
-impl Written {
-    /// It cannot be synced.
-    fn is_lost(&mut self, error: JournalError, shared: &Shared) {
-        shared.failed(&error);
-        self.outcome = Err(error);
-    }
-
-    /// Syncs the log, answers everybody in the group, and says whether it is durable.
-    fn make_durable(self, log: &File, shared: &Shared) -> bool {
-        let outcome = self.outcome.and_then(|()| shared.sync(log, self.mark));
-        for (reply, (answer, spent)) in self.answers {
-            // A conflict is held back until here: had the group failed, there was none.
-            let answer = outcome.clone().and(answer);
-            // The appender may be gone; what it appended is durable all the same.
-            let _gone = reply.send((answer, spent));
-        }
-        outcome.is_ok()
-    }
-}
 
 /// Everything whoever has the turn writes with.
 pub(crate) struct Writer {
@@ -238,7 +133,7 @@ impl Writer {
     }
 
     /// Takes or forgets keys, if somebody asked for that.
-    fn change_keys(&mut self) {
+    pub(crate) fn change_keys(&mut self) {
         let Some(wanted) = self.keyring.wanted() else {
             return;
         };
@@ -282,7 +177,7 @@ impl Writer {
     }
 
     /// Fills one group and writes it, or none of it; durable it is not yet.
-    fn group(&mut self, first: Request, queue: &mut mpsc::Receiver<Request>) -> Written {
+    pub(crate) fn group(&mut self, first: Request, queue: &mut mpsc::Receiver<Request>) -> Written {
         let mut group = Group::new(self.clock.now());
         let mut outcome = self
             .fill(&mut group, first, queue)
@@ -325,7 +220,7 @@ impl Writer {
     /// Where the last group that wrote anything ends in the log, as far as that can be read. A group
     /// that wrote nothing, such as one of conflicts only, may be durable before those it follows:
     /// then they are, too, and that is where they end.
-    fn position(&mut self, log: &File) -> Option<Position> {
+    pub(crate) fn position(&mut self, log: &File) -> Option<Position> {
         if let Some(pages) = self.checkpoints.committed() {
             self.position = Position::of(log, pages).ok();
             if !self.reserve.is_released() {
@@ -610,13 +505,4 @@ pub(crate) fn data_version(connection: &Connection) -> Result<i64, JournalError>
     Ok(connection
         .prepare_cached("PRAGMA data_version")?
         .query_row([], |row| row.get(0))?)
-}
-
-/// Rings when the thread ends, however it ends.
-struct Alarm(Arc<Shared>);
-
-impl Drop for Alarm {
-    fn drop(&mut self) {
-        self.0.closed();
-    }
 }
