@@ -40,6 +40,8 @@ pub enum RunErrorKind {
     PathReadOnly,
     /// Somebody outside replaced a masked file while the call ran, which uncovered it.
     MaskLost,
+    /// A host that was asked for may not be reached, or cannot be held to that here.
+    EgressDenied,
     /// Something else went wrong while running it.
     RuntimeFailure,
 }
@@ -60,6 +62,7 @@ impl RunErrorKind {
             Self::PathMasked => "path_masked",
             Self::PathReadOnly => "path_read_only",
             Self::MaskLost => "mask_lost",
+            Self::EgressDenied => "egress_denied",
             Self::RuntimeFailure => "runtime_failure",
         }
     }

@@ -152,6 +152,7 @@ impl CallState {
                     | Kind::PathMasked
                     | Kind::PathReadOnly
                     | Kind::MaskLost
+                    | Kind::EgressDenied
                     | Kind::RuntimeFailure,
                 ..
             } => Self::Failed,

@@ -361,6 +361,7 @@ fn result(report: &Arc<CallReport>) -> CallResult {
                         | RunErrorKind::PathMasked
                         | RunErrorKind::PathReadOnly
                         | RunErrorKind::MaskLost
+                        | RunErrorKind::EgressDenied
                         | RunErrorKind::RuntimeFailure => {
                             format!("see `palyra calls show {}`", report.call)
                         }

@@ -109,6 +109,7 @@ impl Tool for ProcessRun {
             read_only: read_only(home.as_deref(), place),
             home,
             egress,
+            allowed_egress_hosts: Vec::new(),
             proc: ProcView::default(),
         };
         let code = CodeWanted {
