@@ -44,7 +44,7 @@ pub use host::EgressHost;
 pub use id::{
     ApprovalId, AttestationId, CallId, DeviceId, GrantId, QuarantineId, RunId, SessionId,
 };
-pub use injection::{Audience, Injection, InjectionPlace, InjectionTable};
+pub use injection::{Audience, Injection, InjectionPlace, InjectionTable, Placeholder};
 pub use json::CanonicalJson;
 pub use plan::{
     EgressEnforcementMode, FileId, FileOperation, FilePlan, Limits, Plan, ProcView, ProcessPlan,
