@@ -19,12 +19,38 @@
 
 #![forbid(unsafe_code)]
 
+mod address;
 mod authority;
+mod call;
+mod converse;
+mod dns;
 mod doors;
 mod egress;
+mod farewell;
+mod head;
+mod hello;
+mod http;
+mod ledger;
+mod metered;
+mod names;
+mod proxy;
+mod refusal;
+mod relay;
 mod resolve;
+mod rewound;
+mod roots;
+mod rules;
+mod serve;
+mod socks;
+mod swap;
+mod terminate;
+mod upgrade;
+mod watch;
+mod watched;
 
 pub use authority::Authority;
 pub use doors::{DOOR_ADDRESS, Doors, PROXY_PORT, Terms};
 pub use egress::{Egress, Running, Summary};
+pub use names::synthetic_addresses;
+pub use refusal::EgressCode;
 pub use resolve::{HostResolver, Resolve};

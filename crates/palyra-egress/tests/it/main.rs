@@ -1,1 +1,9 @@
-fn main() {}
+//! A call's network, with real sockets: every attack, and beside it what an honest client gets.
+
+mod doors;
+mod injecting;
+mod limits;
+mod lookups;
+mod secure;
+mod smuggling;
+mod support;
