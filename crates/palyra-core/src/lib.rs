@@ -31,7 +31,7 @@ pub mod secret;
 pub mod time;
 pub mod tool;
 
-pub use attestation::{Ending, ExecutionReport, Layer, RunErrorKind, ToolAttestation};
+pub use attestation::{Ending, ExecutionReport, Layer, NetworkUse, RunErrorKind, ToolAttestation};
 pub use blob::{Blob, BlobKind, Commitment};
 pub use decision::{ApprovalDecision, Denial, DenialCode};
 pub use digest::{CallDigest, Digest, DigestKey, Hashing, PlanDigest, PlanSeal, RecordedDigest};

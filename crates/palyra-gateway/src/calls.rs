@@ -113,6 +113,7 @@ impl CallState {
             | DenialCode::RateLimited
             | DenialCode::SecretInArguments
             | DenialCode::AgentPaused
+            | DenialCode::EgressDenied
             | DenialCode::ApprovalPending
             | DenialCode::NoApprover
             | DenialCode::ToolDisabled

@@ -403,6 +403,7 @@ pub(crate) fn report(
         truncated: false,
         // No plan can say so, and a target that finds itself root does not go on.
         running_as_root: false,
+        network: None,
     }
 }
 

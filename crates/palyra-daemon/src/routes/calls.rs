@@ -294,6 +294,9 @@ fn on_the_wire(event: Event, handle: &CallHandle) -> CallEvent {
             base64: base64::engine::general_purpose::STANDARD.encode(&chunk.bytes),
             missed: chunk.missed,
         },
+        Event::Connection(record) => CallEvent::Connection {
+            record: serde_json::to_value(record).unwrap_or_default(),
+        },
     }
 }
 
