@@ -1,6 +1,7 @@
 //! A connection that was allowed: what is spoken on it has to be for the name that was allowed.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use palyra_core::EgressVia;
 use tokio::io::AsyncReadExt;
@@ -18,6 +19,9 @@ use crate::rewound::Rewound;
 use crate::rules::{Allowed, Speech};
 use crate::terminate;
 use crate::watch::Watch;
+
+/// How long a client that may be about to say anything is waited for.
+const UNCLEAR_TIME: Duration = Duration::from_millis(250);
 
 /// A client's connection to a host that a rule covers.
 pub(crate) struct Conversation {
@@ -55,7 +59,14 @@ impl Conversation {
         match spoken {
             Ok(Looks::Tls) => self.tls().await,
             Ok(Looks::Http) => Box::pin(self.http()).await,
-            Ok(Looks::Other | Looks::Unclear) => self.plain().await,
+            Ok(Looks::Other) => {
+                let watch = Watch::over(&self.call.injections);
+                self.pass(watch).await;
+            }
+            Ok(Looks::Unclear) => {
+                let watch = Watch::from_the_beginning(&self.call.injections);
+                self.pass(Some(watch)).await;
+            }
             Err(refusal) => self.refuse(refusal).await,
         }
     }
@@ -104,7 +115,11 @@ impl Conversation {
                 return Ok(Looks::Other);
             }
         }
-        self.sniff().await
+        // A few letters may be all that a client says for now, and the host waits for them.
+        match timeout(UNCLEAR_TIME, self.sniff()).await {
+            Ok(looked) => looked,
+            Err(_) => Ok(looks(&self.first)),
+        }
     }
 
     /// TLS: the name in its hello has to be the name that was allowed.
@@ -173,11 +188,6 @@ impl Conversation {
             self.open,
         );
         http::serve(io, leg).await;
-    }
-
-    async fn plain(self) {
-        let watch = Watch::over(&self.call.injections);
-        self.pass(watch).await;
     }
 
     /// Bytes as they are.

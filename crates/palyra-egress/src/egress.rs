@@ -20,6 +20,9 @@ use crate::roots::Roots;
 use crate::rules::Rules;
 use crate::serve::{Door, accept, dns_over_udp};
 
+/// Clients that wait at a door to be let in.
+const WAITING: i32 = 1_024;
+
 /// Serves the networks of calls. One for the whole daemon.
 pub struct Egress {
     resolver: Arc<dyn Resolve>,
@@ -108,6 +111,9 @@ impl Egress {
 
 fn tcp(listener: TcpListener) -> io::Result<tokio::net::TcpListener> {
     listener.set_nonblocking(true)?;
+    // Whoever bound it may have left room for a few to wait: the rest would be dropped and come again
+    // after a second.
+    rustix::net::listen(&listener, WAITING)?;
     tokio::net::TcpListener::from_std(listener)
 }
 

@@ -27,6 +27,8 @@ mod dns;
 mod doors;
 mod egress;
 mod farewell;
+#[cfg(test)]
+mod fuzzing;
 mod head;
 mod hello;
 mod http;

@@ -176,9 +176,14 @@ impl<'a> Side<'a> {
     }
 
     fn look(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
-        self.watch
-            .as_mut()
-            .map_or(Ok(()), |watch| watch.look(bytes))
+        let Some(watch) = &mut self.watch else {
+            return Ok(());
+        };
+        watch.look(bytes)?;
+        if watch.is_over() {
+            self.watch = None;
+        }
+        Ok(())
     }
 
     async fn pass(&mut self, bytes: &[u8]) -> Result<(), Stop> {

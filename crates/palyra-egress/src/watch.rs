@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use palyra_core::InjectionTable;
 
+use crate::head::{Looks, looks};
 use crate::refusal::{EgressCode, Refusal};
 
 /// Looks at a stream of bytes, also across its pieces.
@@ -13,21 +14,53 @@ pub(crate) struct Watch {
     table: Arc<InjectionTable>,
     /// The end of what was seen, as long as a placeholder less one.
     tail: Vec<u8>,
+    /// What was said so far, while it may still become a request that nobody could read any more.
+    beginning: Option<Vec<u8>>,
 }
 
 impl Watch {
     /// `None` when there is nothing to look for.
     pub(crate) fn over(table: &Arc<InjectionTable>) -> Option<Self> {
         let table = (!table.is_empty()).then(|| Arc::clone(table))?;
-        let tail = Vec::new();
-        Some(Self { table, tail })
+        Some(Self {
+            table,
+            tail: Vec::new(),
+            beginning: None,
+        })
+    }
+
+    /// Over what is let through before it could be told what it is.
+    pub(crate) fn from_the_beginning(table: &Arc<InjectionTable>) -> Self {
+        Self {
+            table: Arc::clone(table),
+            tail: Vec::new(),
+            beginning: Some(Vec::new()),
+        }
+    }
+
+    /// Whether there is nothing left to look for.
+    pub(crate) fn is_over(&self) -> bool {
+        self.table.is_empty() && self.beginning.is_none()
     }
 
     /// Looks at the next piece. What went before may have left already; the whole never does.
     ///
     /// # Errors
-    /// A placeholder ends in it.
+    /// A placeholder ends in it, or it became something that should have been read.
     pub(crate) fn look(&mut self, piece: &[u8]) -> Result<(), Refusal> {
+        if let Some(mut beginning) = self.beginning.take() {
+            beginning.extend_from_slice(piece);
+            match looks(&beginning) {
+                Looks::Unclear => self.beginning = Some(beginning),
+                Looks::Other => {}
+                Looks::Http | Looks::Tls => {
+                    return Err(Refusal::too_slow("the beginning of a request or of TLS"));
+                }
+            }
+        }
+        if self.table.is_empty() {
+            return Ok(());
+        }
         self.tail.extend_from_slice(piece);
         if let Some(refusal) = misdirected(&self.table, &self.tail, "in plain text") {
             return Err(refusal);

@@ -5,5 +5,6 @@ mod injecting;
 mod limits;
 mod lookups;
 mod secure;
+mod secure_host;
 mod smuggling;
 mod support;

@@ -59,12 +59,17 @@ impl Net {
         Self::with(Terms::new(call, rules), ports, |egress| egress)
     }
 
-    pub(crate) fn with(terms: Terms, ports: &[u16], change: impl FnOnce(Egress) -> Egress) -> Self {
+    pub(crate) fn with(
+        mut terms: Terms,
+        ports: &[u16],
+        change: impl FnOnce(Egress) -> Egress,
+    ) -> Self {
         let book = Arc::new(Book::default());
         let egress = change(Egress::new(
             Arc::<Book>::clone(&book),
             Arc::new(SystemClock),
         ));
+        terms.authority = egress.authority(&terms.injections).unwrap();
         let (doors, dns, proxy) = doors(ports);
         let (sender, records) = mpsc::channel(20_000);
         let running = egress.serve(terms, doors, sender).unwrap();
