@@ -332,6 +332,11 @@ pub enum CallEvent {
         #[serde(default, skip_serializing_if = "is_zero")]
         missed: u64,
     },
+    /// A connection of it ended, or was refused. All of them are in the result.
+    Connection {
+        /// Name, address, port, bytes, rule, duration and how it ended.
+        record: Value,
+    },
     /// It ended; nothing follows.
     Finished {
         /// How.

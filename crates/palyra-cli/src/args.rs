@@ -197,9 +197,12 @@ pub struct Exec {
     /// How strongly to confine it: c (the default) shows it the system, its workspace and nothing else; b has no namespaces
     #[arg(long, value_enum)]
     pub tier: Option<TierArg>,
-    /// What it may reach over the network: strict (the default) is nothing; none is no enforcement, the machine's own network
+    /// How it is held to the hosts it may reach: strict (the default) while it runs; preflight only looks before it starts; none is the machine's own network
     #[arg(long, value_enum)]
     pub egress: Option<EgressArg>,
+    /// A host it has to reach, ports 80 and 443 without a port; without any it reaches nothing
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub allow_host: Vec<String>,
     /// Pass a variable on, or set one; otherwise it sees PATH, LANG, LC_ALL, TERM and TZ
     #[arg(long, value_name = "NAME[=VALUE]")]
     pub env: Vec<EnvArg>,
@@ -253,8 +256,10 @@ impl TierArg {
 /// What a program may reach over the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum EgressArg {
-    /// Nothing.
+    /// Only the hosts of `--allow-host`.
     Strict,
+    /// The same, looked at before it starts and not held while it runs.
+    Preflight,
     /// What the machine reaches.
     None,
 }
@@ -265,6 +270,7 @@ impl EgressArg {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Strict => "strict",
+            Self::Preflight => "preflight",
             Self::None => "none",
         }
     }
@@ -424,6 +430,9 @@ pub enum CallsAction {
     Show {
         /// The call
         id: CallId,
+        /// Only what it did with its network, connection by connection
+        #[arg(long)]
+        network: bool,
     },
 }
 

@@ -15,6 +15,7 @@ use crate::asking::Asking;
 use crate::commands::approvals;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::network;
 use crate::output::{COMMAND, DIM, Output, STRONG, pretty};
 use crate::safe;
 use crate::sending::{self, Along, Sending};
@@ -140,7 +141,7 @@ impl Calling {
                         output.raw(stream, &bytes)?;
                     }
                 }
-                Some(CallEvent::Output { .. }) => {}
+                Some(CallEvent::Output { .. } | CallEvent::Connection { .. }) => {}
                 Some(CallEvent::Finished { result }) => {
                     drop((sending, handed_through));
                     let result = *result;
@@ -279,6 +280,9 @@ fn explain(result: &CallResult, output: &Output) {
     }
     if let Some(signal) = result.signal {
         output.note(&format!("ended by signal {signal}"));
+    }
+    for refused in network::refusals(result.output.as_ref()) {
+        output.note(&refused);
     }
     explain_files(result, output);
     let observed = |name: &str| {

@@ -40,6 +40,8 @@ pub enum RunErrorKind {
     PathReadOnly,
     /// Somebody outside replaced a masked file while the call ran, which uncovered it.
     MaskLost,
+    /// A host that was asked for may not be reached, or cannot be held to that here.
+    EgressDenied,
     /// Something else went wrong while running it.
     RuntimeFailure,
 }
@@ -60,6 +62,7 @@ impl RunErrorKind {
             Self::PathMasked => "path_masked",
             Self::PathReadOnly => "path_read_only",
             Self::MaskLost => "mask_lost",
+            Self::EgressDenied => "egress_denied",
             Self::RuntimeFailure => "runtime_failure",
         }
     }
@@ -97,6 +100,20 @@ pub enum Ending {
     },
 }
 
+/// What a call did with its network, in numbers. Hosts are among the contents: they may say what
+/// arguments say.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct NetworkUse {
+    /// Connections that reached a host.
+    pub connections: u64,
+    /// What was refused: connections, requests, lookups.
+    pub refused: u64,
+    /// Bytes from the call to hosts.
+    pub sent: u64,
+    /// Bytes from hosts to the call.
+    pub received: u64,
+}
+
 /// What an executor saw.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ExecutionReport {
@@ -116,6 +133,9 @@ pub struct ExecutionReport {
     pub truncated: bool,
     /// Whether it ran under the host's uid 0.
     pub running_as_root: bool,
+    /// What went over its network, where it was held to hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<NetworkUse>,
 }
 
 /// The record of one execution.

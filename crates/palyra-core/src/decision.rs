@@ -42,6 +42,8 @@ pub enum DenialCode {
     SecretInArguments,
     /// The agent did something for which it may do nothing more until a person says so.
     AgentPaused,
+    /// A host that the call asks for may not be reached.
+    EgressDenied,
 }
 
 impl DenialCode {
@@ -68,6 +70,7 @@ impl DenialCode {
             Self::VaultLocked => "vault_locked",
             Self::SecretInArguments => "secret_in_arguments",
             Self::AgentPaused => "agent_paused",
+            Self::EgressDenied => "egress_denied",
         }
     }
 }

@@ -50,6 +50,13 @@ fn entropy() -> [u8; 10] {
     bytes
 }
 
+/// 26 characters, more than 120 bits, all of them random.
+pub(crate) fn random_text() -> String {
+    let ([a, b, c, d, e, f, ..], rest) = (entropy(), entropy());
+    let high = i64::from_be_bytes([0, 0, a, b, c, d, e, f]);
+    encode(Timestamp::from_millis(high), rest)
+}
+
 macro_rules! id_type {
     ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
         $(#[$doc])*

@@ -171,13 +171,14 @@ pub struct Injection {
     pub version: u64,
     /// What it may be sent with.
     pub audience: Vec<Audience>,
+    placeholder: Placeholder,
     value: SecretValue,
 }
 
 impl Injection {
-    /// A secret that a call may have sent for it.
+    /// A secret that a call may have sent for it. Its placeholder is a new one.
     #[must_use]
-    pub const fn new(
+    pub fn new(
         secret: SecretRef,
         version: u64,
         audience: Vec<Audience>,
@@ -187,8 +188,49 @@ impl Injection {
             secret,
             version,
             audience,
+            placeholder: Placeholder::mint(),
             value,
         }
+    }
+
+    /// What the call has in the secret's stead.
+    #[must_use]
+    pub const fn placeholder(&self) -> &Placeholder {
+        &self.placeholder
+    }
+
+    /// The places for it in this request, none when its audience does not cover the request. The
+    /// path is one that was normalised.
+    pub fn for_request<'a>(
+        &'a self,
+        host: &'a EgressHost,
+        port: u16,
+        method: &'a str,
+        path: &'a str,
+    ) -> impl Iterator<Item = (&'a InjectionPlace, &'a SecretValue)> {
+        let covering = move |audience: &&Audience| audience.covers(host, port, method, path);
+        let covering = self.audience.iter().filter(covering);
+        covering.map(|audience| (&audience.place, &self.value))
+    }
+}
+
+/// What a call has in a secret's stead: a text that is worth nothing, made for this one call, which
+/// is swapped for the secret on the way out. Letters, digits and `_`, so that no client writes it in
+/// another way.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Placeholder(String);
+
+impl Placeholder {
+    /// A new one. Nobody can guess it, so a text that has it got it from this call.
+    #[must_use]
+    pub fn mint() -> Self {
+        Self(format!("palyra_secret_{}", crate::id::random_text()))
+    }
+
+    /// As the call sees it.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
     }
 }
 
@@ -209,6 +251,18 @@ impl InjectionTable {
         self.0.iter().map(|one| (&one.secret, one.version))
     }
 
+    /// All of them.
+    #[must_use]
+    pub fn all(&self) -> &[Injection] {
+        &self.0
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The secret for this request and where it goes; `None` when it is not in the table or its
     /// audience does not cover the request.
     #[must_use]
@@ -221,10 +275,8 @@ impl InjectionTable {
         path: &str,
     ) -> Option<(&InjectionPlace, &SecretValue)> {
         let found = self.0.iter().find(|one| one.secret == *secret)?;
-        let covering = found
-            .audience
-            .iter()
-            .find(|audience| audience.covers(host, port, method, path))?;
+        let covering = |audience: &&Audience| audience.covers(host, port, method, path);
+        let covering = found.audience.iter().find(covering)?;
         Some((&covering.place, &found.value))
     }
 }
@@ -251,6 +303,14 @@ mod tests {
         for wrong in ["", "a:0", "a:x", "a/..", "a/%2e", "a b", "a/x?y"] {
             assert!(Audience::at(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_placeholder_is_new_for_each_call_and_plain() {
+        let (one, other) = (Placeholder::mint(), Placeholder::mint());
+        assert_ne!(one, other);
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        assert!(one.as_str().bytes().all(plain) && one.as_str().len() == 40);
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub mod secret;
 pub mod time;
 pub mod tool;
 
-pub use attestation::{Ending, ExecutionReport, Layer, RunErrorKind, ToolAttestation};
+pub use attestation::{Ending, ExecutionReport, Layer, NetworkUse, RunErrorKind, ToolAttestation};
 pub use blob::{Blob, BlobKind, Commitment};
 pub use decision::{ApprovalDecision, Denial, DenialCode};
 pub use digest::{CallDigest, Digest, DigestKey, Hashing, PlanDigest, PlanSeal, RecordedDigest};
@@ -44,7 +44,7 @@ pub use host::EgressHost;
 pub use id::{
     ApprovalId, AttestationId, CallId, DeviceId, GrantId, QuarantineId, RunId, SessionId,
 };
-pub use injection::{Audience, Injection, InjectionPlace, InjectionTable};
+pub use injection::{Audience, Injection, InjectionPlace, InjectionTable, Placeholder};
 pub use json::CanonicalJson;
 pub use plan::{
     EgressEnforcementMode, FileId, FileOperation, FilePlan, Limits, Plan, ProcView, ProcessPlan,

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::digest::{Digest, PlanDigest};
+use crate::egress::EgressRule;
 use crate::fs_rule::FsRule;
 use crate::program::Pinned;
 
@@ -136,8 +137,11 @@ pub enum RunAs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EgressEnforcementMode {
-    /// Only allowed hosts. There are none yet, so nothing but its own loopback.
+    /// The allowed hosts, held while it runs; without any, nothing but its own loopback.
     Strict,
+    /// The requested hosts are checked before it starts, and nothing is held while it runs: it has
+    /// the machine's own network.
+    Preflight,
     /// The machine's own network, unrestricted.
     None,
 }
@@ -148,7 +152,17 @@ impl EgressEnforcementMode {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Strict => "strict",
+            Self::Preflight => "preflight",
             Self::None => "none",
+        }
+    }
+
+    /// Whether the call has a network of its own, which leads nowhere but through our doors.
+    #[must_use]
+    pub const fn is_enforced(self) -> bool {
+        match self {
+            Self::Strict => true,
+            Self::Preflight | Self::None => false,
         }
     }
 }
@@ -271,6 +285,9 @@ pub struct ProcessPlan {
     pub read_only: Vec<PathBuf>,
     /// What it may reach over the network.
     pub egress: EgressEnforcementMode,
+    /// Which hosts: what was asked for and decided about.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed_egress_hosts: Vec<EgressRule>,
     /// How much of `/proc` it sees.
     pub proc: ProcView,
 }
@@ -432,6 +449,7 @@ mod tests {
             home: None,
             read_only: Vec::new(),
             egress: EgressEnforcementMode::Strict,
+            allowed_egress_hosts: EgressRule::named("example.com:443").unwrap(),
             proc: ProcView::Pids,
         }
     }
@@ -463,6 +481,11 @@ mod tests {
             |plan| plan.home = Some("/h".into()),
             |plan| plan.read_only.push("/r".into()),
             |plan| plan.egress = EgressEnforcementMode::None,
+            |plan| plan.egress = EgressEnforcementMode::Preflight,
+            |plan| plan.allowed_egress_hosts.clear(),
+            |plan| plan.allowed_egress_hosts[0].port = 80,
+            |plan| plan.allowed_egress_hosts[0].inward = false,
+            |plan| plan.allowed_egress_hosts[0].host = "example.org".parse().unwrap(),
             |plan| plan.proc = ProcView::Full,
         ];
         let digest = process().digest();

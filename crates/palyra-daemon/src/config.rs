@@ -1,9 +1,13 @@
 //! `palyra.toml`: read as written ([`ConfigFile`]), then as meant ([`Config`]).
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-use palyra_core::{AgentName, Channel, FsAccess, FsRule, Span, ToolName};
+use palyra_core::{
+    AgentName, Channel, EgressBudget, EgressHost, EgressRule, FsAccess, FsRule, Span, ToolName,
+};
 use palyra_gateway::{Budget, FloodLimits};
 use palyra_policy::Baseline;
 use palyra_policy::operator::settings as policy;
@@ -45,6 +49,7 @@ pub struct ConfigFile {
     approvals: ApprovalsPart,
     budget: BudgetPart,
     floods: FloodsPart,
+    egress: EgressPart,
     #[serde(deserialize_with = "files")]
     files: Vec<FsRule>,
     vault: VaultPart,
@@ -113,6 +118,27 @@ struct SandboxPart {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+struct EgressPart {
+    #[serde(deserialize_with = "hosts")]
+    allowed_hosts: Option<Vec<EgressRule>>,
+    addresses: BTreeMap<EgressHost, IpAddr>,
+    connections: Option<u64>,
+    at_once: Option<u32>,
+    bytes: Option<u64>,
+    trust: Option<PathBuf>,
+}
+
+/// Hosts as they are named on the command line, and `*.example.com` for all below one.
+fn hosts<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Vec<EgressRule>>, D::Error> {
+    let mut rules = Vec::new();
+    for text in Vec::<String>::deserialize(from)? {
+        rules.extend(EgressRule::named(&text).map_err(serde::de::Error::custom)?);
+    }
+    Ok(Some(rules))
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 struct ApprovalsPart {
     wait: Option<Span>,
 }
@@ -177,6 +203,14 @@ pub struct Config {
     pub rules: Vec<FsRule>,
     /// Where the vault's key is.
     pub keystore: KeyStoreKind,
+    /// Which hosts calls may ask for; none means whatever policy and people allow.
+    pub allowed_hosts: Option<Vec<EgressRule>>,
+    /// The addresses of names that are not looked up.
+    pub addresses: BTreeMap<EgressHost, Vec<IpAddr>>,
+    /// What one call may use of the network.
+    pub egress_budget: EgressBudget,
+    /// Authorities that vouch for hosts, besides the machine's own.
+    pub trust: Option<PathBuf>,
 }
 
 impl ConfigFile {
@@ -208,6 +242,8 @@ impl ConfigFile {
     #[must_use]
     pub fn meant(self) -> Config {
         let (budget, floods) = (Budget::default(), FloodLimits::default());
+        let usual = EgressBudget::default();
+        let addresses = self.egress.addresses.into_iter();
         let span = |given: Option<Span>, usual: Duration| given.map_or(usual, |span| span.0);
         Config {
             log_format: self.log.format.unwrap_or(LogFormat::Text),
@@ -226,6 +262,14 @@ impl ConfigFile {
             rules: self.files,
             approval_wait: span(self.approvals.wait, palyra_approval::DEFAULT_WAIT),
             keystore: self.vault.keystore.unwrap_or(KeyStoreKind::File),
+            allowed_hosts: self.egress.allowed_hosts,
+            addresses: addresses.map(|(name, at)| (name, vec![at])).collect(),
+            egress_budget: EgressBudget {
+                connections: self.egress.connections.unwrap_or(usual.connections),
+                at_once: self.egress.at_once.unwrap_or(usual.at_once),
+                bytes: self.egress.bytes.unwrap_or(usual.bytes),
+            },
+            trust: self.egress.trust,
             budget: Budget {
                 calls: self.budget.calls.unwrap_or(budget.calls),
                 wall: span(self.budget.wall, budget.wall),
@@ -287,6 +331,13 @@ mod tests {
         assert_eq!(config.approval_wait, Duration::from_secs(30));
         assert_eq!(config.floods.pending, 2);
         let config = read("[[files]]\npath = \"data\"\naccess = \"read_only\"\n").unwrap();
+        let egress = "[egress]\nallowed_hosts = [\"*.a.example\", \"b:1\"]\nbytes = 7\n\
+                      [egress.addresses]\n\"A.example\" = \"10.0.0.1\"\n";
+        let meant = read(egress).unwrap().meant();
+        assert_eq!(meant.allowed_hosts.map(|rules| rules.len()), Some(3));
+        assert_eq!(meant.egress_budget.bytes, 7);
+        let name = "a.example".parse().unwrap();
+        assert!(meant.addresses.contains_key(&name));
         let path = PathBuf::from("data");
         let access = FsAccess::ReadOnly;
         assert_eq!(config.meant().rules, [FsRule { path, access }]);
@@ -316,6 +367,9 @@ mod tests {
             "[[files]]\npath = \"../x\"\naccess = \"masked\"",
             "[[files]]\npath = \"/srv\"\naccess = \"writable\"",
             "[[files]]\npath = \"x\"\naccess = \"hidden\"",
+            "[egress]\nallowed_hosts = [\"a b\"]",
+            "[egress]\nallowed_hosts = [\"a:0\"]",
+            "[egress.addresses]\n\"a\" = \"b\"",
         ] {
             assert!(
                 matches!(read(wrong), Err(BadConfig::Mistake { .. })),

@@ -14,7 +14,7 @@ use palyra_gateway::calls::CallsFold;
 use palyra_gateway::policies::{PolicyBesideFold, PolicyPlace, PolicyVersionsFold};
 use palyra_gateway::tools::Registry;
 use palyra_gateway::vault::{KeyFiles, VaultFold, VaultPlace};
-use palyra_gateway::{GatewayService, People, Settings};
+use palyra_gateway::{EgressSettings, GatewayService, People, Settings};
 use palyra_identity::AgentsFold;
 use palyra_journal::JournalStore;
 use palyra_sandbox::{Sandbox, SandboxSettings, TierCBackend};
@@ -255,6 +255,7 @@ async fn open_gateway(
             .collect(),
         people,
         vault,
+        egress: egress_settings(config)?,
     };
     let policies = PolicyPlace {
         folder: home.policies(),
@@ -274,6 +275,19 @@ async fn open_gateway(
     .await?;
     gateway.note_start(env!("CARGO_PKG_VERSION")).await?;
     Ok(gateway)
+}
+
+fn egress_settings(config: &Config) -> anyhow::Result<EgressSettings> {
+    let trust = config.trust.as_ref().map(|path| {
+        let read = std::fs::read(path);
+        read.with_context(|| format!("`trust` under `[egress]`: `{}`", path.display()))
+    });
+    Ok(EgressSettings {
+        allowed_egress_hosts: config.allowed_hosts.clone(),
+        addresses: config.addresses.clone(),
+        budget: config.egress_budget,
+        trust: trust.transpose()?,
+    })
 }
 
 fn warnings(sandbox: &Sandbox) -> Vec<String> {

@@ -113,6 +113,8 @@ fn call(argv: &[String]) -> ProcessCall<'_> {
         stdin: Read::Nothing,
         home: Some("/home/ada"),
         workspace: Path::new("/workspace"),
+        egress: palyra_core::EgressEnforcementMode::Strict,
+        hosts: &[],
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use palyra_core::{Effect, ProgramFacts, ProgramGroup, Risk};
+use palyra_core::{Effect, EgressEnforcementMode, EgressRule, ProgramFacts, ProgramGroup, Risk};
 
 use crate::opaque::Opaque;
 use crate::resolver::Resolver;
@@ -63,6 +63,10 @@ pub struct ProcessCall<'a> {
     pub home: Option<&'a str>,
     /// The folder it works on, real.
     pub workspace: &'a Path,
+    /// What it may reach over the network.
+    pub egress: EgressEnforcementMode,
+    /// The hosts that it asks for.
+    pub hosts: &'a [EgressRule],
 }
 
 /// What a file tool does to its path.
@@ -142,6 +146,14 @@ pub fn of_process(call: &ProcessCall<'_>, resolver: &dyn Resolver) -> Analysis {
         }
     };
     unfolder.argv(words, input, 0);
+    // What it asks for it may do, whatever its words say.
+    for rule in call.hosts {
+        let (host, port) = (rule.host.exact().cloned(), Some(rule.port));
+        unfolder.effects_of_request(host, port);
+    }
+    if !call.egress.is_enforced() {
+        unfolder.notes.insert(risk::Note::Unrestricted);
+    }
     let breadth = scopes::Breadth::of_process(call, &unfolder);
     let risk = risk::of(
         &unfolder.effects,

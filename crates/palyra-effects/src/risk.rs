@@ -18,6 +18,8 @@ pub(crate) enum Note {
     Outside,
     /// A program of the workspace.
     Local,
+    /// Nothing holds it to any host.
+    Unrestricted,
 }
 
 /// Options that make a program destructive.
@@ -117,6 +119,10 @@ pub(crate) fn of(
             };
             add(level, format!("it cannot be undone: {what}"));
         }
+    }
+    if notes.contains(&Note::Unrestricted) {
+        let why = "it has the machine's own network, and nothing holds it to any host";
+        add(RiskLevel::High, why.to_owned());
     }
     for effect in effects {
         match effect {

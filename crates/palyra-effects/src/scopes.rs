@@ -119,8 +119,11 @@ impl Breadth {
                 with(&path, &hosts),
                 format!("run `{path}` with any arguments"),
             ),
-            tool(),
         ]);
+        // A yes to the whole tool is none to the machine's own network.
+        if call.egress.is_enforced() {
+            scopes.push(tool());
+        }
         Self(scopes)
     }
 }
@@ -134,6 +137,16 @@ fn given(call: &ProcessCall<'_>) -> Vec<String> {
         .collect();
     given.sort_unstable();
     given.push(format!("path {}", call.path));
+    // A yes to what is held to its hosts is none to what is not.
+    if !call.egress.is_enforced() {
+        given.push(format!("egress {}", call.egress.as_str()));
+    }
+    // A host that its words name and one that it may really reach are not the same.
+    given.extend(
+        call.hosts
+            .iter()
+            .map(|rule| format!("allowed {rule} {}", rule.inward)),
+    );
     given.extend(match call.stdin {
         Read::Nothing => None,
         Read::Text(text) => Some(format!("input {text}")),

@@ -449,6 +449,14 @@ impl Unfolder<'_> {
         }
     }
 
+    /// A host that the call asks for. More than one host at once is nobody in particular.
+    pub(crate) fn effects_of_request(&mut self, host: Option<EgressHost>, port: Option<u16>) {
+        match host {
+            Some(host) => self.effect(Effect::NetConnect { host, port }),
+            None => self.opaque(Opaque::UnknownHost),
+        }
+    }
+
     pub(crate) fn connect(&mut self, host: &str, port: Option<u16>) {
         match host.parse::<EgressHost>() {
             Ok(host) => self.effect(Effect::NetConnect { host, port }),

@@ -204,6 +204,7 @@ async fn open(folder: &std::path::Path, calls: i64) -> (GatewayService, Caller) 
         user_homes: Vec::new(),
         people: People::of("", folder.to_owned()),
         vault: palyra_gateway::vault::VaultPlace::key_file(folder.to_owned()),
+        egress: palyra_gateway::EgressSettings::default(),
     };
     let gateway = GatewayService::open(
         place,

@@ -113,6 +113,7 @@ impl CallState {
             | DenialCode::RateLimited
             | DenialCode::SecretInArguments
             | DenialCode::AgentPaused
+            | DenialCode::EgressDenied
             | DenialCode::ApprovalPending
             | DenialCode::NoApprover
             | DenialCode::ToolDisabled
@@ -152,6 +153,7 @@ impl CallState {
                     | Kind::PathMasked
                     | Kind::PathReadOnly
                     | Kind::MaskLost
+                    | Kind::EgressDenied
                     | Kind::RuntimeFailure,
                 ..
             } => Self::Failed,

@@ -14,8 +14,8 @@ use palyra_core::corridor::{
 use palyra_core::entry::Answer;
 use palyra_core::json::canonical_bytes;
 use palyra_core::{
-    ApprovalId, Blob, BlobKind, CallId, Clock, Commitment, Denial, DenialCode, Ending,
-    ExecutionReport, Facts, GrantId, Principal, ReplyPlan, Timestamp, ToolAttestation,
+    ApprovalId, Blob, BlobKind, CallId, Clock, Commitment, ConnectionRecord, Denial, DenialCode,
+    Ending, ExecutionReport, Facts, GrantId, Principal, ReplyPlan, Timestamp, ToolAttestation,
     ToolProposal,
 };
 use palyra_journal::{CallRecorder, JournalError};
@@ -26,6 +26,7 @@ use tokio::sync::mpsc;
 
 use crate::changes::Change;
 use crate::handle::CallShared;
+use crate::networked::{Network, Networked};
 use crate::service::{Caller, Inner};
 use crate::tools::AnyPlan;
 use crate::{detaching, records, waiting};
@@ -46,6 +47,8 @@ pub enum Event {
     Started,
     /// A piece of output.
     Output(OutputChunk),
+    /// A connection that ended or was refused.
+    Connection(Box<ConnectionRecord>),
 }
 
 /// How a call ended.
@@ -135,6 +138,9 @@ impl Drive {
         arguments: Commitment,
         approval: &mut Option<ApprovalId>,
     ) -> Result<Permit, NotPermitted> {
+        if let AnyPlan::Process(plan) = &self.plan {
+            self.gateway.settings.egress.check(plan)?;
+        }
         self.facts.posture = self.gateway.posture(&self.facts)?;
         if let Some(permit) = self.under_a_grant() {
             return Ok(permit);
@@ -459,9 +465,15 @@ impl Drive {
             }
             AnyPlan::Process(plan) => {
                 let sink = self.output_sink();
-                admitted
-                    .execute(&sandbox.processes(Some(sink), input, cancel), *plan)
-                    .await
+                let runner = sandbox.processes(Some(sink), input, cancel);
+                let network = Network {
+                    egress: Arc::clone(&self.gateway.egress),
+                    call: self.facts.call.clone(),
+                    budget: self.gateway.settings.egress.budget,
+                    events: self.events.clone(),
+                };
+                let networked = Networked::new(runner, network, &plan);
+                admitted.execute(&networked, *plan).await
             }
             AnyPlan::File(plan) => admitted.execute(&sandbox.files(cancel), *plan).await,
         }
@@ -580,6 +592,7 @@ impl Executes for Replies<'_> {
             ending: Ending::Exited { code: 0 },
             truncated: false,
             running_as_root: false,
+            network: None,
         };
         (report, plan.reply)
     }

@@ -78,6 +78,7 @@ impl Refusal {
         let kind = match code {
             Code::RateLimited | Code::BudgetExhausted => RefusalKind::TooMany,
             Code::DeniedByPolicy
+            | Code::EgressDenied
             | Code::PolicyUnavailable
             | Code::ApprovalDenied
             | Code::ApprovalExpired

@@ -3,7 +3,7 @@
 //! This room knows the order of things: which tool a name means ([`tools`]), what a call may use
 //! up ([`budget`], [`floods`]), which policies decide ([`policies`]), who waits for whom (`waiting`, `detaching`), what a person said and
 //! how far it reaches ([`deciding`], [`granting`], [`sessions`]), and how decide, approve,
-//! execute and attest follow each other (`drive`). It speaks to no network, writes no SQL and
+//! execute and attest follow each other (`drive`), with the network of a call (`networked`). It speaks to no network, writes no SQL and
 //! spawns nothing; those are other rooms.
 
 #![forbid(unsafe_code)]
@@ -21,6 +21,8 @@ pub mod floods;
 pub mod granting;
 mod handle;
 pub mod keeping;
+pub mod network;
+mod networked;
 pub mod people;
 pub mod policies;
 mod postures;
@@ -45,5 +47,6 @@ pub use drive::{CallReport, Conclusion, Event};
 pub use error::Refusal;
 pub use floods::FloodLimits;
 pub use handle::CallHandle;
+pub use network::EgressSettings;
 pub use people::People;
 pub use service::{Caller, GatewayService, ProposedCall, Settings};

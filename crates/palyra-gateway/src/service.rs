@@ -13,6 +13,7 @@ use palyra_core::{
     Facts, FsRule, Principal, RunId, SessionId, ToolProposal, Window,
 };
 use palyra_effects::Identity;
+use palyra_egress::Egress;
 use palyra_identity::Agents;
 use palyra_journal::{CallRecorder, Expected, JournalStore};
 use palyra_policy::PolicyEngine;
@@ -29,6 +30,7 @@ use crate::error::{Refusal, RefusalKind};
 use crate::floods::{FloodLimits, Flooded, Floods};
 use crate::granting::Granting;
 use crate::handle::CallHandle;
+use crate::network::{EgressSettings, Known};
 use crate::people::People;
 use crate::policies::{Keeper, PolicyPlace};
 use crate::sessions::{Latest, Sessions};
@@ -57,6 +59,8 @@ pub struct Settings {
     pub people: People,
     /// Where secrets are kept.
     pub vault: VaultPlace,
+    /// How calls reach hosts.
+    pub egress: EgressSettings,
 }
 
 /// Who calls, on which connection.
@@ -133,6 +137,7 @@ pub(crate) struct Inner {
     pub(crate) sandbox: Sandbox,
     pub(crate) registry: Registry,
     pub(crate) vault: VaultKeeper,
+    pub(crate) egress: Arc<Egress>,
     pub(crate) settings: Settings,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) agents: RwLock<Agents>,
@@ -206,6 +211,7 @@ impl GatewayService {
         let detached = detaching::take_up(&journal)?;
         let inbox = recovery::inbox(&journal)?;
         let postures = postures::read(&journal);
+        let egress = egress(&settings.egress, &clock)?;
         let metadata: Vec<_> = registry.iter().map(|tool| tool.metadata.clone()).collect();
         policy.set_tools(&metadata)?;
         policy.set_agents(
@@ -220,6 +226,7 @@ impl GatewayService {
             sandbox,
             registry,
             vault,
+            egress: Arc::new(egress),
             settings,
             clock,
             agents: RwLock::new(agents),
@@ -286,6 +293,7 @@ impl GatewayService {
             rules: &self.0.settings.rules,
             people: &self.0.settings.people,
             // Without any sandbox there is nothing to fall back to either.
+            egress: &self.0.settings.egress,
             has_tier_c: sandbox.tier_c.is_some() || !sandbox.available,
         };
         let prepared = tool.prepare(&wanted.arguments, &place)?;
@@ -578,6 +586,23 @@ impl Inner {
             .await?;
         Ok(())
     }
+}
+
+/// Who serves the networks of calls.
+fn egress(settings: &EgressSettings, clock: &Arc<dyn Clock>) -> Result<Egress, Refusal> {
+    let known = Arc::new(Known(settings.addresses.clone()));
+    let egress = Egress::new(known, Arc::clone(clock));
+    let Some(pem) = &settings.trust else {
+        return Ok(egress);
+    };
+    egress.also_trusting(pem).map_err(|error| {
+        Refusal::new(
+            RefusalKind::Invalid,
+            "bad_config",
+            format!("`trust` under `[egress]`: {error}"),
+            "name a file with certificates in PEM, or leave it out",
+        )
+    })
 }
 
 pub(crate) fn stopping() -> Refusal {

@@ -58,6 +58,7 @@ fn append(call: &Stream, revision: u64, what: &str, output: Blob) -> Append {
         ending: Ending::Exited { code: 0 },
         truncated: false,
         running_as_root: false,
+        network: None,
     };
     let finished = Entry::Finished {
         report,

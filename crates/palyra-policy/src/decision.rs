@@ -74,8 +74,20 @@ pub(crate) fn denial(policies: &Policies, no: &PolicyDecision) -> Denial {
     };
     let reason = say(|policies, id| Some(policies.reason(id)?.to_owned()));
     let hint = say(|policies, id| Some(policies.hint(id)?.to_owned()));
+    let code = match no.resource {
+        Resource::Host(_) => DenialCode::EgressDenied,
+        Resource::Daemon
+        | Resource::Tool(_)
+        | Resource::Program(_)
+        | Resource::Path(_)
+        | Resource::Secret(_)
+        | Resource::Call { .. }
+        | Resource::Approval { .. }
+        | Resource::Agents
+        | Resource::Agent(_) => DenialCode::DeniedByPolicy,
+    };
     Denial::new(
-        DenialCode::DeniedByPolicy,
+        code,
         reason.unwrap_or_else(|| in_words(no)),
         hint.unwrap_or_else(|| default_hint(no.action).to_owned()),
     )

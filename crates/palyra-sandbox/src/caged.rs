@@ -10,6 +10,7 @@ use palyra_core::{
 };
 use serde_json::{Value, json};
 
+use crate::doors::{self, LaidFile, MOST_PORTS};
 use crate::ground::policy::{Guard, SandboxProcessRunnerPolicy};
 use crate::ground::root::{Root, SWAPPED};
 use crate::ground::survey::Found;
@@ -190,8 +191,10 @@ pub(crate) fn for_process(
     inner: &Inner,
     plan: &ProcessPlan,
     guards: Vec<Guard>,
+    laid: &[LaidFile],
 ) -> Result<Made, Refused> {
     let masked = places(inner, &plan.masked)?;
+    let ports = ports(inner.backend(), plan)?;
     if let Ok(real) = plan.cwd.canonicalize()
         && masked.iter().any(|mask| real.starts_with(mask))
     {
@@ -207,6 +210,8 @@ pub(crate) fn for_process(
         guards,
         code: &copied(inner.backend(), &plan.code),
         egress: plan.egress,
+        ports: &ports,
+        laid,
         proc: plan.proc,
         scratch: plan.limits.scratch,
         with_system: true,
@@ -214,6 +219,30 @@ pub(crate) fn for_process(
     let cage = cage::plan(&inner.host, &wanted).map_err(|why| no_cage(&why))?;
     is_shown(&cage, &plan.program)?;
     made(inner, inner.backend(), cage, plan.run_as, masked)
+}
+
+/// The ports of the doors that a plan needs. `bwrap` leaves no right to listen where names are asked
+/// for, so a cage of its making has none.
+fn ports(backend: TierCBackend, plan: &ProcessPlan) -> Result<Vec<u16>, Refused> {
+    let ports = doors::ports_of(plan);
+    if ports.is_empty() {
+        return Ok(ports);
+    }
+    let why = match backend {
+        TierCBackend::LinuxNamespaces if ports.len() <= MOST_PORTS => return Ok(ports),
+        TierCBackend::LinuxNamespaces => format!(
+            "the hosts are at {} different ports, and {MOST_PORTS} can be forwarded; ask for fewer",
+            ports.len()
+        ),
+        TierCBackend::LinuxBubblewrap
+        | TierCBackend::MacosSandboxExec
+        | TierCBackend::WindowsJobObject => format!(
+            "`{}` cannot hold a call to named hosts: it leaves no right to answer names inside; let \
+             `palyra-jail` make namespaces (`palyra doctor` says how), or use `--egress preflight`",
+            backend.executor()
+        ),
+    };
+    Err(Refused::new(RunErrorKind::EgressDenied, why))
 }
 
 /// The code that is copied where it lies in the workspace. `bwrap` removes the file that it lays over
@@ -252,6 +281,8 @@ pub(crate) fn for_files(
         guards,
         code: &[],
         egress: EgressEnforcementMode::Strict,
+        ports: &[],
+        laid: &[],
         proc: ProcView::Pids,
         scratch: plan.limits.scratch,
         // The helper starts anew inside, and needs its libraries for that. Landlock grants the
@@ -290,6 +321,8 @@ pub(crate) fn for_probe(
         guards: Vec::new(),
         code: &[],
         egress: EgressEnforcementMode::Strict,
+        ports: &[],
+        laid: &[],
         proc: ProcView::Pids,
         scratch: 1 << 20,
         with_system: true,

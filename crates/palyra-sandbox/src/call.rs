@@ -12,9 +12,11 @@ use palyra_core::{Ending, Layer, RunErrorKind};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe;
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::doors::Doors;
 use crate::input::{FarEnd, Feeding};
 use crate::inside::Mark;
 use crate::kit::{Folder, Lines};
@@ -57,6 +59,8 @@ pub(crate) struct Means {
     /// How much of each stream is kept.
     pub(crate) keep: u64,
     pub(crate) cancel: CancellationToken,
+    /// Who takes the doors of its network.
+    pub(crate) doors: Option<mpsc::Sender<Doors>>,
 }
 
 /// What came of it.
@@ -93,6 +97,7 @@ pub(crate) async fn run(inner: &Inner, order: &Order, means: Means) -> Outcome {
         feeding,
         keep,
         cancel,
+        doors,
     } = means;
     let live = match start(inner, order, ruleset.as_ref(), &stdin, lines).await {
         Ok(live) => live,
@@ -119,6 +124,7 @@ pub(crate) async fn run(inner: &Inner, order: &Order, means: Means) -> Outcome {
         stream: Stream::new(sink, wait),
         feeding,
         cancel,
+        doors,
     };
     let outcome = live.follow(inner, order.limits.wall, follow).await;
     drop(lease);
@@ -133,6 +139,7 @@ struct Follow {
     stream: Stream,
     feeding: Feeding,
     cancel: CancellationToken,
+    doors: Option<mpsc::Sender<Doors>>,
 }
 
 /// A call that was handed over.
@@ -217,6 +224,7 @@ impl Live {
             mut stream,
             mut feeding,
             cancel,
+            doors: taker,
         } = with;
         let mut known = Known {
             layers: Vec::new(),
@@ -226,6 +234,8 @@ impl Live {
             told_to_end: None,
             seen_to_be_over: false,
         };
+        // Until every wall stands.
+        let mut doors = None;
         let mut buffer = Vec::with_capacity(AT_ONCE);
         let mut packet = vec![0; PACKET];
         // The supervisor keeps the time; this only makes sure that nobody waits for ever.
@@ -238,9 +248,17 @@ impl Live {
                     Ok(Some((Report::Ended { how, survivors }, _))) => {
                         break Some((how, survivors));
                     }
-                    Ok(Some((report, handle))) => {
+                    Ok(Some((Report::Doors { ports }, handles))) => {
+                        doors = Doors::from_list(&ports, handles);
+                    }
+                    Ok(Some((report, handles))) => {
+                        let stands = matches!(report, Report::Confined { .. });
                         known.take(report, inner);
-                        if let Some(far_end) = handle.and_then(far_end) {
+                        if stands && let (Some(taker), Some(doors)) = (&taker, doors.take()) {
+                            // Whoever does not take them closes them.
+                            let _ = taker.try_send(doors);
+                        }
+                        if let Some(far_end) = handles.into_iter().next().and_then(far_end) {
                             feeding.terminal(Arc::clone(&far_end));
                             self.stdout = Some(Source::Terminal(far_end));
                         }
@@ -329,7 +347,7 @@ impl Known {
                 self.mark = Some(inner.marks.add(supervisor, session));
             }
             Report::Refused { kind, message } => self.refused = Some((kind, message)),
-            Report::Ended { .. } => {}
+            Report::Doors { .. } | Report::Ended { .. } => {}
         }
     }
 
@@ -395,14 +413,14 @@ impl Known {
     }
 }
 
-/// What was reported, and the descriptor that came along.
+/// What was reported, and the descriptors that came along.
 async fn next_report(
     socket: &AsyncFd<OwnedFd>,
     packet: &mut [u8],
-) -> io::Result<Option<(Report, Option<OwnedFd>)>> {
+) -> io::Result<Option<(Report, Vec<OwnedFd>)>> {
     socket
         .async_io(Interest::READABLE, |socket| {
-            wire::receive_with_handle(socket, packet)
+            wire::receive_with_handles(socket, packet)
         })
         .await
 }

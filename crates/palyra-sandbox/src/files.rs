@@ -187,6 +187,7 @@ fn prepare(
         },
     };
     let means = Means {
+        doors: None,
         ruleset,
         stdin: inner.no_input().map_err(broke)?,
         lines: Lines::new().map_err(broke)?,

@@ -25,6 +25,7 @@
 //! | `program`, `pins`, `roots` | which program, under which uid, and what is in the files that run |
 //! | `seccomp`, `bpf` | which system calls it may not make |
 //! | `ground` | what in a workspace is a secret or runs later, and what becomes of it |
+//! | `doors` | the sockets by which a call reaches the hosts it may reach |
 //! | `lookout` | masks that are lost while a call runs |
 //! | `quarantine` | where names go that appeared during a call |
 //! | `inside` | whether a process belongs to a call |
@@ -40,6 +41,7 @@ mod call;
 mod cgroup;
 mod controllers;
 mod doctor;
+mod doors;
 mod files;
 mod ground;
 mod helper;
@@ -73,13 +75,14 @@ mod walls;
 mod wire;
 
 pub use doctor::{Check, CheckState, DoctorReport, Needed, examine};
+pub use doors::{Doors, LaidFile, MOST_PORTS, OWN_ADDRESS, Outlet, PROXY};
 pub use files::FileRunner;
 pub use ground::policy::SandboxProcessRunnerPolicy;
 pub use ground::root::text_of;
 pub use input::{Fed, LiveInput};
 pub use output::{OutputChunk, OutputSink, OutputStream};
 pub use pins::{CodeWanted, MoreCode, PinProblem, read_code};
-pub use process::{ProcessRunner, run_constrained_process};
+pub use process::{ProcessRunner, With, run_constrained_process};
 pub use program::{
     FolderFound, ProgramProblem, RootsFolder, look_at_folder, program_id, resolve_program, run_as,
 };

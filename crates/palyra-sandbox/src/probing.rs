@@ -99,6 +99,7 @@ impl Inner {
             caged: None,
         };
         let means = Means {
+            doors: None,
             ruleset: Some(kit.wall.ruleset),
             lines: kit.lines,
             tmp: Some(kit.tmp),
@@ -151,6 +152,7 @@ impl Inner {
             caged: Some(made.order),
         };
         let means = Means {
+            doors: None,
             ruleset: None,
             lines: Lines::new().map_err(text)?,
             tmp: None,

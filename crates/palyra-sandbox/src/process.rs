@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::caged::{self, Hold, Swept};
 use crate::call::{self, Means, Outcome};
+use crate::doors::{self, Outlet};
 use crate::ground::hints;
 use crate::ground::policy::Guard;
 use crate::ground::spot::Spot;
@@ -33,6 +34,7 @@ pub struct ProcessRunner {
     /// Until it is taken: only one process can be sent it.
     input: Mutex<Option<LiveInput>>,
     cancel: CancellationToken,
+    outlet: Option<Outlet>,
 }
 
 impl ProcessRunner {
@@ -47,7 +49,15 @@ impl ProcessRunner {
             sink,
             input: Mutex::new(input),
             cancel,
+            outlet: None,
         }
+    }
+
+    /// The same, for a call that reaches hosts: who takes the doors of its network.
+    #[must_use]
+    pub fn with_outlet(mut self, outlet: Option<Outlet>) -> Self {
+        self.outlet = outlet;
+        self
     }
 }
 
@@ -58,9 +68,24 @@ impl Executes for ProcessRunner {
     async fn run(&self, running: Running<'_>, plan: ProcessPlan) -> (ExecutionReport, Value) {
         let input = self.input.lock();
         let input = input.unwrap_or_else(PoisonError::into_inner).take();
-        let (sink, cancel) = (self.sink.clone(), self.cancel.clone());
-        run_constrained_process(&self.sandbox, running, plan, sink, input, cancel).await
+        let with = With {
+            sink: self.sink.clone(),
+            outlet: self.outlet.as_ref(),
+            cancel: self.cancel.clone(),
+        };
+        run_constrained_process(&self.sandbox, running, plan, with, input).await
     }
+}
+
+/// What a process is run with, besides its plan.
+#[derive(Debug, Clone)]
+pub struct With<'a> {
+    /// Where what it writes goes while it runs.
+    pub sink: Option<OutputSink>,
+    /// Who takes the doors of its network.
+    pub outlet: Option<&'a Outlet>,
+    /// Ends it.
+    pub cancel: CancellationToken,
 }
 
 /// Runs one process behind the walls of its tier.
@@ -73,9 +98,8 @@ pub async fn run_constrained_process(
     sandbox: &Sandbox,
     running: Running<'_>,
     plan: ProcessPlan,
-    sink: Option<OutputSink>,
+    with: With<'_>,
     input: Option<LiveInput>,
-    cancel: CancellationToken,
 ) -> (ExecutionReport, Value) {
     let inner = &*sandbox.inner;
     let started_at = inner.settings.clock.now();
@@ -95,16 +119,7 @@ pub async fn run_constrained_process(
     let mut tries = 0;
     let attempted = loop {
         tries += 1;
-        match attempt(
-            inner,
-            &plan,
-            &whose,
-            sink.clone(),
-            input.take(),
-            cancel.clone(),
-        )
-        .await
-        {
+        match attempt(inner, &plan, &whose, with.clone(), input.take()).await {
             Ok(attempted) if attempted.has_moved() && tries < most => {}
             Ok(attempted) => break attempted,
             Err(refused) => return (refused.report(inner, started_at, tier), Value::Null),
@@ -128,6 +143,7 @@ pub async fn run_constrained_process(
     } = outcome;
     // Whoever found every wall standing and did not fail after that has started what was decided.
     let started = !layers.is_empty() && !matches!(ending, Ending::Failed { .. });
+    layers.extend(preflight(plan.egress).filter(|_| started));
     layers.extend(swept.layer());
     layers.extend(replaced.as_ref().filter(|_| started).map(|_| Layer {
         name: "code_replaced".to_owned(),
@@ -167,6 +183,20 @@ pub async fn run_constrained_process(
         }
     }
     (report, output)
+}
+
+/// What there is to say of a call whose hosts were only looked at.
+fn preflight(mode: EgressEnforcementMode) -> Option<Layer> {
+    let observed = match mode {
+        EgressEnforcementMode::Strict | EgressEnforcementMode::None => return None,
+        EgressEnforcementMode::Preflight => {
+            "preflight: the requested hosts were checked before it started; not enforced at run time"
+        }
+    };
+    Some(Layer {
+        name: "egress".to_owned(),
+        observed: observed.to_owned(),
+    })
 }
 
 /// Why it may have failed, going by what it said.
@@ -209,17 +239,15 @@ async fn attempt(
     inner: &Inner,
     plan: &ProcessPlan,
     whose: &For,
-    sink: Option<OutputSink>,
+    with: With<'_>,
     input: Option<LiveInput>,
-    cancel: CancellationToken,
 ) -> Result<Attempted, Refused> {
     check_machine(inner, plan.tier, plan.run_as)?;
     check_plan(plan)?;
     match plan.tier {
         Tier::C => {}
         Tier::B | Tier::Builtin => {
-            let (order, means) =
-                prepare(inner, plan.clone(), whose, Vec::new(), sink, input, cancel)?;
+            let (order, means) = prepare(inner, plan.clone(), whose, Vec::new(), with, input)?;
             let outcome = call::run(inner, &order, means).await;
             let (guards, swept) = (Vec::new(), Swept::default());
             return Ok(Attempted {
@@ -240,7 +268,7 @@ async fn attempt(
     let held = hold.look(inner).await?;
     let guards = held.guards.clone();
     // From before there is a cage: what is replaced until then the helper notices.
-    let end = cancel.child_token();
+    let end = with.cancel.child_token();
     let scripts = scripts(plan);
     let watched = inner
         .lookout
@@ -258,7 +286,11 @@ async fn attempt(
         }
         Err(error) => return Err(unwatched(&error)),
     };
-    let (order, means) = prepare(inner, plan.clone(), whose, guards.clone(), sink, input, end)?;
+    let with = With {
+        cancel: end,
+        ..with
+    };
+    let (order, means) = prepare(inner, plan.clone(), whose, guards.clone(), with, input)?;
     let mut outcome = call::run(inner, &order, means).await;
     if let Some(at) = watching.lost() {
         outcome.ending = lost(at, !outcome.layers.is_empty());
@@ -371,6 +403,7 @@ pub(crate) fn report(
         truncated: false,
         // No plan can say so, and a target that finds itself root does not go on.
         running_as_root: false,
+        network: None,
     }
 }
 
@@ -392,10 +425,15 @@ fn prepare(
     plan: ProcessPlan,
     whose: &For,
     guards: Vec<Guard>,
-    sink: Option<OutputSink>,
+    with: With<'_>,
     input: Option<LiveInput>,
-    cancel: CancellationToken,
 ) -> Result<(Order, Means), Refused> {
+    let With {
+        sink,
+        outlet,
+        cancel,
+    } = with;
+    let laid = outlet.map_or(&[][..], |outlet| &outlet.files);
     let broke = |error: io::Error| Refused::broke(&error);
     let walls = inner
         .walls()
@@ -423,11 +461,12 @@ fn prepare(
         cancel,
         tmp: None,
         lease: None,
+        doors: outlet.map(|outlet| outlet.doors.clone()),
     };
     let mut run_as = plan.run_as;
     let (masked, tmp, caged, means) = match plan.tier {
         Tier::C => {
-            let made = caged::for_process(inner, &plan, guards)?;
+            let made = caged::for_process(inner, &plan, guards, laid)?;
             run_as = made.run_as;
             let means = Means {
                 lease: made.lease,
@@ -466,7 +505,7 @@ fn prepare(
             argv: plan.argv,
             env: plan.env,
             cwd: plan.cwd,
-            offline: plan.tier == Tier::B && plan.egress == EgressEnforcementMode::Strict,
+            offline: plan.tier == Tier::B && plan.egress.is_enforced(),
             decided: Decided {
                 code: checks(&plan.code, caged.as_ref()),
                 cwd: plan.cwd_id,
@@ -519,6 +558,11 @@ fn check_plan(plan: &ProcessPlan) -> Result<(), Refused> {
     match plan.tier {
         Tier::B | Tier::C => {}
         Tier::Builtin => return wrong("the plan is for no process"),
+    }
+    if plan.tier != Tier::C && !doors::ports_of(plan).is_empty() {
+        let message = "Tier-B has no network of its own, so nothing can be held to named hosts there; \
+                       leave `--tier b` out, or use `--egress preflight`";
+        return Err(Refused::new(RunErrorKind::EgressDenied, message));
     }
     if plan.argv.is_empty() {
         return wrong("the plan has no arguments, not even the program's name");

@@ -19,6 +19,7 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::doors::MOST_PORTS;
 use crate::tier_c::TierCBackend;
 use crate::tier_c::cage::Cage;
 use crate::tier_c::uids::ORDINARY;
@@ -38,7 +39,7 @@ pub(crate) const END_IT: &[u8] = b"k";
 pub(crate) const WRAPPED: &[u8] = b"w";
 
 /// The most descriptors that any packet carries.
-const MOST_HANDLES: usize = 6;
+const MOST_HANDLES: usize = 3 + MOST_PORTS;
 
 /// What to do, and behind which walls.
 #[derive(Debug, Serialize, Deserialize)]
@@ -165,6 +166,9 @@ pub(crate) enum Report {
         session: Option<i32>,
         layers: Vec<Layer>,
     },
+    /// From the target: it has a network of its own, and these are its doors. They come along: first
+    /// those for names, then the proxy, then one for each of these ports.
+    Doors { ports: Vec<u16> },
     /// From the target: it did not do its work.
     Refused { kind: RunErrorKind, message: String },
     /// From the supervisor, last: nothing of the call is left.
@@ -287,18 +291,18 @@ pub(crate) fn receive_value<T: DeserializeOwned>(
     socket: impl AsFd,
     buffer: &mut [u8],
 ) -> io::Result<Option<T>> {
-    Ok(receive_with_handle(socket, buffer)?.map(|(value, _)| value))
+    Ok(receive_with_handles(socket, buffer)?.map(|(value, _)| value))
 }
 
-/// The same, with the descriptor that came along; a second one is closed.
-pub(crate) fn receive_with_handle<T: DeserializeOwned>(
+/// The same, with the descriptors that came along.
+pub(crate) fn receive_with_handles<T: DeserializeOwned>(
     socket: impl AsFd,
     buffer: &mut [u8],
-) -> io::Result<Option<(T, Option<OwnedFd>)>> {
+) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
     let Some((length, handles)) = receive(socket, buffer)? else {
         return Ok(None);
     };
     let bytes = buffer.get(..length).unwrap_or_default();
     let value = serde_json::from_slice(bytes)?;
-    Ok(Some((value, handles.into_iter().next())))
+    Ok(Some((value, handles)))
 }

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::output::{BAD, DIM, GOOD, Output, PLAIN, WAITING};
 use crate::session::Session;
 use crate::table::{Cell, Column, Facts, Table};
-use crate::{safe, when};
+use crate::{network, safe, when};
 
 const PATH: &str = "/api/v1/calls";
 /// The member of an output that says what broke.
@@ -43,9 +43,12 @@ pub(super) async fn run(action: &CallsAction, session: &Session) -> Result<Exit,
             output.answer(&page, |page| list(page, output, SystemClock.now()))?;
             tell_more(&page, output);
         }
-        CallsAction::Show { id } => {
+        CallsAction::Show { id, network } => {
             let call: CallDetail = super::get(session, &format!("{PATH}/{id}")).await?;
-            output.answer(&call, |call| render(call, output))?;
+            match network {
+                true => show_network(&call, output)?,
+                false => output.answer(&call, |call| render(call, output))?,
+            }
         }
     }
     Ok(Exit::OK)
@@ -140,6 +143,28 @@ fn render(call: &CallDetail, output: &Output) -> String {
         facts.render(),
         output.table(&journal::table(entries, SystemClock.now()))
     )
+}
+
+/// What it did with its network, and how much of that is only counted.
+fn show_network(call: &CallDetail, output: &Output) -> Result<(), Failure> {
+    let given_back = call.output.as_ref();
+    let found = network::connections(given_back);
+    let records = found.as_deref().unwrap_or_default();
+    let whole = given_back.and_then(|value| value.get("network"));
+    let whole = whole.cloned().unwrap_or(Value::Null);
+    output.answer(&whole, |_| match records.is_empty() {
+        true => String::new(),
+        false => network::table(records, output),
+    })?;
+    match (&found, network::not_listed(given_back)) {
+        (None, _) => output.suggest("it was held to no hosts, so nothing is known of its network"),
+        (Some(records), 0) if records.is_empty() => {
+            output.suggest("it reached nobody, and did not try")
+        }
+        (Some(_), 0) => {}
+        (Some(_), more) => output.note(&format!("{more} more were only counted")),
+    }
+    Ok(())
 }
 
 fn took(call: &CallSummary) -> Option<String> {

@@ -102,6 +102,7 @@ struct Meant {
     input: Input,
     tier: Option<&'static str>,
     egress: Option<&'static str>,
+    hosts: Vec<String>,
     why: Option<String>,
     detach: bool,
 }
@@ -120,6 +121,7 @@ impl Meant {
             },
             tier: args.tier.map(crate::args::TierArg::as_str),
             egress: args.egress.map(crate::args::EgressArg::as_str),
+            hosts: args.allow_host.clone(),
             why: args.why.clone(),
             detach: args.detach,
         })
@@ -158,6 +160,8 @@ impl Meant {
         maybe("timeout_ms", self.timeout_ms.map(Value::from));
         maybe("tier", self.tier.map(Value::from));
         maybe("egress", self.egress.map(Value::from));
+        let hosts = (!self.hosts.is_empty()).then(|| Value::from(self.hosts.clone()));
+        maybe("allow_hosts", hosts);
         CallRequest {
             tool: TOOL.to_owned(),
             arguments: arguments.into(),
@@ -268,6 +272,12 @@ mod tests {
             "30s",
             "--tier",
             "c",
+            "--allow-host",
+            "example.com",
+            "--egress",
+            "preflight",
+            "--allow-host",
+            "localhost:8080",
             "--env",
             "SECRET",
             "--env",
@@ -280,7 +290,8 @@ mod tests {
         let (sent, _) = arguments(&words, Scope::Named("/w".into()), "/w/sub");
         let env = json!({"PATH": "/x", "TERM": "xterm", "SECRET": "s3cret", "EMPTY": ""});
         let expected = json!({
-            "argv": ["make"], "cwd": "/w/sub", "env": env, "timeout_ms": 30_000, "tier": "c"
+            "argv": ["make"], "cwd": "/w/sub", "env": env, "timeout_ms": 30_000, "tier": "c",
+            "egress": "preflight", "allow_hosts": ["example.com", "localhost:8080"]
         });
         assert_eq!(sent, expected);
     }

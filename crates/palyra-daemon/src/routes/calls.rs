@@ -294,6 +294,9 @@ fn on_the_wire(event: Event, handle: &CallHandle) -> CallEvent {
             base64: base64::engine::general_purpose::STANDARD.encode(&chunk.bytes),
             missed: chunk.missed,
         },
+        Event::Connection(record) => CallEvent::Connection {
+            record: serde_json::to_value(record).unwrap_or_default(),
+        },
     }
 }
 
@@ -361,6 +364,7 @@ fn result(report: &Arc<CallReport>) -> CallResult {
                         | RunErrorKind::PathMasked
                         | RunErrorKind::PathReadOnly
                         | RunErrorKind::MaskLost
+                        | RunErrorKind::EgressDenied
                         | RunErrorKind::RuntimeFailure => {
                             format!("see `palyra calls show {}`", report.call)
                         }

@@ -15,6 +15,7 @@ mod attacks;
 mod bad_input;
 mod crash;
 mod doctor;
+mod egress;
 mod exec;
 mod floods;
 mod grants;

@@ -88,6 +88,8 @@ pub(crate) fn call(argv: &[String]) -> ProcessCall<'_> {
         stdin: Read::Nothing,
         home: Some("/home/ada"),
         workspace: Path::new(WORKSPACE),
+        egress: palyra_core::EgressEnforcementMode::Strict,
+        hosts: &[],
     }
 }
 

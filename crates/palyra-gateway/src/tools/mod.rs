@@ -19,6 +19,7 @@ use palyra_effects::Analysis;
 use palyra_sandbox::{CodeWanted, PinProblem, Sandbox};
 
 use crate::error::{Refusal, RefusalKind};
+use crate::network::EgressSettings;
 use crate::people::People;
 
 /// What a call comes down to.
@@ -134,6 +135,8 @@ pub struct Place<'a> {
     pub rules: &'a [FsRule],
     /// The people of this machine, for `HOME`.
     pub people: &'a People,
+    /// How calls reach hosts.
+    pub egress: &'a EgressSettings,
     /// Whether this machine has Tier-C.
     pub has_tier_c: bool,
 }

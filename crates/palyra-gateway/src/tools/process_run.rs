@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use palyra_core::{
-    CanonicalJson, CodePart, EgressEnforcementMode, FileId, Limits, ProcView, ProcessPlan, Stdin,
-    Tier, ToolCapability, ToolMetadata,
+    CanonicalJson, CodePart, EgressEnforcementMode, EgressRule, FileId, Limits, ProcView,
+    ProcessPlan, Stdin, Tier, ToolCapability, ToolMetadata,
 };
 use palyra_effects::{Analysis, ProcessCall, Read, Resolver};
 use palyra_sandbox::{CodeWanted, MoreCode, ProgramProblem};
@@ -43,7 +43,8 @@ impl Tool for ProcessRun {
     }
 
     fn prepare(&self, arguments: &CanonicalJson, place: &Place<'_>) -> Result<Prepared, Refusal> {
-        let (tier, egress) = tier(arguments, place)?;
+        let tier = tier(arguments, place)?;
+        let (egress, hosts) = reach(arguments, tier, place)?;
         let ground = place.ground(tier)?;
         let workspace = ground.path;
         let argv = strings(arguments.value().get("argv"));
@@ -56,7 +57,12 @@ impl Tool for ProcessRun {
         let stdin = stdin(arguments)?;
         let cwd = cwd(arguments, workspace, place)?;
         let home = place.people.home_for(ground.run_as);
-        let env = environment(arguments, &home, tier)?;
+        let env = environment(
+            arguments,
+            &home,
+            tier,
+            egress.is_enforced() && !hosts.is_empty(),
+        )?;
         // Where it really is: nothing is mounted by way of a link.
         let home = home.canonicalize().ok();
         let path = env
@@ -77,7 +83,14 @@ impl Tool for ProcessRun {
         let program_id = palyra_sandbox::program_id(&program).map_err(gone)?;
         // As effects spell it: in its real folder, under its own name.
         let found = Files.program(typed, path, &cwd).unwrap_or_default();
-        let analysis = analysis(arguments, &argv, &env, &stdin, &cwd, workspace);
+        let surroundings = Surroundings {
+            stdin: &stdin,
+            cwd: &cwd,
+            workspace,
+            egress,
+            hosts: &hosts,
+        };
+        let analysis = analysis(arguments, &argv, &env, &surroundings);
         // A link that is flipped back and forth must not be judged as one program and run as
         // another.
         let judged = analysis.programs.iter().find(|it| it.program == program);
@@ -109,6 +122,7 @@ impl Tool for ProcessRun {
             read_only: read_only(home.as_deref(), place),
             home,
             egress,
+            allowed_egress_hosts: hosts,
             proc: ProcView::default(),
         };
         let code = CodeWanted {
@@ -159,14 +173,21 @@ fn read_only(home: Option<&Path>, place: &Place<'_>) -> Vec<PathBuf> {
     shown
 }
 
+/// What a process starts with, beside its words and variables.
+struct Surroundings<'a> {
+    stdin: &'a Stdin,
+    cwd: &'a Path,
+    workspace: &'a Path,
+    egress: EgressEnforcementMode,
+    hosts: &'a [EgressRule],
+}
+
 /// What it does, as far as its words, its folder and its variables tell.
 fn analysis(
     arguments: &CanonicalJson,
     argv: &[String],
     env: &[(String, String)],
-    stdin: &Stdin,
-    cwd: &Path,
-    workspace: &Path,
+    around: &Surroundings<'_>,
 ) -> Analysis {
     let value = |wanted: &str| {
         let mut named = env.iter().filter(|(name, _)| name == wanted);
@@ -182,16 +203,18 @@ fn analysis(
         .collect();
     let call = ProcessCall {
         argv,
-        cwd,
+        cwd: around.cwd,
         path: value("PATH").unwrap_or_default(),
         environment: &variables,
-        stdin: match stdin {
+        stdin: match around.stdin {
             Stdin::Nothing => Read::Nothing,
             Stdin::Text(text) => Read::Text(text),
             Stdin::Live | Stdin::Terminal => Read::Live,
         },
         home: value("HOME"),
-        workspace,
+        workspace: around.workspace,
+        egress: around.egress,
+        hosts: around.hosts,
     };
     palyra_effects::of_process(&call, &Files)
 }
@@ -234,9 +257,18 @@ fn schema() -> Value {
                 "description": "How strongly to confine it: c, the default, in namespaces of its own."
             },
             "egress": {
-                "enum": ["strict", "none"],
-                "description": "What it may reach: strict, the default in tier c, is nothing but \
-                                itself; none is no enforcement, the machine's own network."
+                "enum": ["strict", "preflight", "none"],
+                "description": "What it may reach: strict, the default, is the hosts of \
+                                `allow_hosts`, held while it runs, and without any nothing but \
+                                itself; preflight looks at them before it starts and holds nothing; \
+                                none is no enforcement, the machine's own network."
+            },
+            "allow_hosts": {
+                "type": "array",
+                "items": { "type": "string", "maxLength": 300 },
+                "maxItems": 64,
+                "description": "The hosts it has to reach, each `HOST` (ports 80 and 443) or \
+                                `HOST:PORT`; each is a question to policy."
             }
         },
         "required": ["argv"],
@@ -244,34 +276,61 @@ fn schema() -> Value {
     })
 }
 
-/// The tier, and what the call may reach over the network.
-///
-/// Where there is no Tier-C, a call that asks for no tier falls back to Tier-B without any network;
-/// policy sees the tier that it gets.
-fn tier(
+/// The tier. Where there is no Tier-C, a call that asks for no tier falls back to Tier-B; policy sees
+/// the tier that it gets.
+fn tier(arguments: &CanonicalJson, place: &Place<'_>) -> Result<Tier, Refusal> {
+    match text(arguments, "tier") {
+        Some("b") => Ok(Tier::B),
+        Some(_) if !place.has_tier_c => Err(Refusal::new(
+            RefusalKind::Unavailable,
+            "sandbox_unavailable",
+            "tier c is not available on this machine",
+            "see `palyra doctor` for what is missing, or use `--tier b`",
+        )),
+        Some(_) | None => Ok(place.strongest()),
+    }
+}
+
+/// What the call may reach over the network, and how it is held to that.
+fn reach(
     arguments: &CanonicalJson,
+    tier: Tier,
     place: &Place<'_>,
-) -> Result<(Tier, EgressEnforcementMode), Refusal> {
-    let asked = text(arguments, "tier");
-    let tier = match asked {
-        Some("b") => Tier::B,
-        Some(_) if !place.has_tier_c => {
-            return Err(Refusal::new(
-                RefusalKind::Unavailable,
-                "sandbox_unavailable",
-                "tier c is not available on this machine",
-                "see `palyra doctor` for what is missing, or use `--tier b`",
-            ));
-        }
-        Some(_) | None => place.strongest(),
-    };
-    let egress = match text(arguments, "egress") {
+) -> Result<(EgressEnforcementMode, Vec<EgressRule>), Refusal> {
+    let mode = match text(arguments, "egress") {
         Some("none") => EgressEnforcementMode::None,
-        Some(_) => EgressEnforcementMode::Strict,
-        None if asked == Some("b") => EgressEnforcementMode::None,
-        None => EgressEnforcementMode::Strict,
+        Some("preflight") => EgressEnforcementMode::Preflight,
+        Some(_) | None => EgressEnforcementMode::Strict,
     };
-    Ok((tier, egress))
+    let mut hosts: Vec<EgressRule> = Vec::new();
+    for asked in strings(arguments.value().get("allow_hosts")) {
+        let rules = EgressRule::named(&asked)
+            .map_err(|error| Refusal::arguments(format!("`/allow_hosts`: {error}"), NAME))?;
+        if rules.iter().any(|rule| rule.host.exact().is_none()) {
+            let why = format!("`/allow_hosts`: `{asked}` is more than one host; name each of them");
+            return Err(Refusal::arguments(why, NAME));
+        }
+        for rule in place.egress.requested(rules) {
+            if !hosts.contains(&rule) {
+                hosts.push(rule);
+            }
+        }
+    }
+    match (mode, tier) {
+        (_, _) if hosts.is_empty() => Ok((mode, hosts)),
+        (EgressEnforcementMode::None, _) => Err(Refusal::arguments(
+            "`/allow_hosts`: with egress none nothing is held to any host; leave one of them out",
+            NAME,
+        )),
+        (EgressEnforcementMode::Strict, Tier::B | Tier::Builtin) => Err(Refusal::new(
+            RefusalKind::Invalid,
+            "egress_denied",
+            "Tier-B has no network of its own, so nothing can be held to named hosts there",
+            "leave `--tier b` out (see `palyra doctor` where there is no Tier-C), or use `--egress \
+             preflight`, which holds nothing while it runs",
+        )),
+        (EgressEnforcementMode::Strict | EgressEnforcementMode::Preflight, _) => Ok((mode, hosts)),
+    }
 }
 
 fn cwd(
@@ -345,6 +404,7 @@ fn environment(
     arguments: &CanonicalJson,
     home: &Path,
     tier: Tier,
+    by_doors: bool,
 ) -> Result<Vec<(String, String)>, Refusal> {
     let mut env = vec![
         ("HOME".to_owned(), home.display().to_string()),
@@ -354,6 +414,9 @@ fn environment(
     // In Tier-B a person's own settings are there and cannot be opened, which git does not forgive.
     if tier == Tier::B {
         env.push(("GIT_CONFIG_GLOBAL".to_owned(), "/dev/null".to_owned()));
+    }
+    if by_doors {
+        env.extend(proxies());
     }
     let given = arguments.value().get("env").and_then(Value::as_object);
     for (name, value) in given.into_iter().flatten() {
@@ -368,6 +431,25 @@ fn environment(
         env.push((name.clone(), value.to_owned()));
     }
     Ok(env)
+}
+
+/// Where clients that know of proxies find ours. Nobody has to: what is dialled at the address that a
+/// name has inside comes to the same place.
+fn proxies() -> impl Iterator<Item = (String, String)> {
+    let proxy = format!("http://{}", palyra_sandbox::PROXY);
+    let own = "localhost,127.0.0.1,::1".to_owned();
+    let both = [
+        ("http_proxy", &proxy),
+        ("https_proxy", &proxy),
+        ("all_proxy", &proxy),
+        ("no_proxy", &own),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.clone()));
+    let capitals = both
+        .clone()
+        .map(|(name, value)| (name.to_uppercase(), value));
+    let node = ("NODE_USE_ENV_PROXY".to_owned(), "1".to_owned());
+    both.into_iter().chain(capitals).chain([node])
 }
 
 fn strings(list: Option<&Value>) -> Vec<String> {

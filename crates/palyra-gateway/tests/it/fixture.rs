@@ -104,6 +104,7 @@ async fn gateway(
         user_homes: Vec::new(),
         people: People::of("", home.to_owned()),
         vault: palyra_gateway::vault::VaultPlace::key_file(own),
+        egress: palyra_gateway::EgressSettings::default(),
     };
     let gateway = GatewayService::open(
         place,
@@ -253,7 +254,7 @@ impl House {
         while let Some(event) = call.next().await {
             match event {
                 Event::ApprovalPending { .. } => asked = true,
-                Event::Started | Event::Output(_) => {}
+                Event::Started | Event::Output(_) | Event::Connection(_) => {}
             }
         }
         let id = call.call().to_string();

@@ -103,6 +103,7 @@ async fn caller(journal: JournalStore, end: Instant) -> u64 {
             ending: Ending::Exited { code: 0 },
             truncated: false,
             running_as_root: false,
+            network: None,
         };
         let evidence = Evidence {
             call: &call,

@@ -96,6 +96,7 @@ fn report(ending: Ending) -> ExecutionReport {
         ending,
         truncated: false,
         running_as_root: false,
+        network: None,
     }
 }
 

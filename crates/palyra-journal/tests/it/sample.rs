@@ -105,6 +105,7 @@ fn finished(output: Commitment) -> Entry {
         ending: Ending::Exited { code: 0 },
         truncated: false,
         running_as_root: false,
+        network: None,
     };
     Entry::Finished { report, output }
 }

@@ -83,6 +83,7 @@ impl Place {
             home: None,
             read_only: Vec::new(),
             egress,
+            allowed_egress_hosts: Vec::new(),
             proc: ProcView::default(),
         }
     }

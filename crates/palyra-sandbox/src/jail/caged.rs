@@ -23,7 +23,7 @@ use super::sight;
 use super::target::{self, Program, Refusal};
 use super::terminal::Terminal;
 use super::watch::Watch;
-use super::{files, init};
+use super::{doors, files, init};
 use crate::landlock::{self, Abi, Access, Ruleset};
 use crate::sys;
 use crate::tier_c::TierCBackend;
@@ -77,6 +77,10 @@ impl Caged<'_> {
             | TierCBackend::MacosSandboxExec
             | TierCBackend::WindowsJobObject => true,
         };
+        if made_already && !self.ports().is_empty() {
+            let why = "it was made by another program, and has none";
+            return Err(Refusal::degraded("a door of the network", why));
+        }
         if made_already || !self.caged.cage.isolated_network || self.misses(Wall::Network) {
             return Ok(());
         }
@@ -85,7 +89,16 @@ impl Caged<'_> {
         rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)
             .map_err(io::Error::from)
             .and_then(|socket| sys::loopback_up(socket.as_fd()))
-            .map_err(|error| Refusal::degraded("the loopback", error))
+            .map_err(|error| Refusal::degraded("the loopback", error))?;
+        match self.ports() {
+            [] => Ok(()),
+            ports => doors::hand_over(&self.handles.report, ports),
+        }
+    }
+
+    /// The ports at which it reaches hosts.
+    fn ports(&self) -> &[u16] {
+        &self.caged.cage.ports
     }
 
     /// Nothing that is still to be done is refused by it.
@@ -160,6 +173,9 @@ impl Caged<'_> {
             .with_guards(workspace, self.caged.cage.guards());
         let mut layers = sight::judge(&expected, &seen)
             .map_err(|missing| Refusal::new(RunErrorKind::SandboxDegraded, missing))?;
+        if !self.ports().is_empty() {
+            layers.push(doors::observe(self.ports())?);
+        }
         let launch = code::launch(work);
         layers.extend(code::layer_of(&launch));
         let report = &self.handles.report;

@@ -21,6 +21,8 @@
 //!
 //! Who is given a terminal makes it there (`terminal`), and keeps only one end of it.
 //!
+//! The network of a call that reaches hosts has doors (`doors`), which go to the daemon.
+//!
 //! A slot serves one call and is then gone. It is forked *before* it is needed, so that no call
 //! waits for a fork.
 //!
@@ -32,6 +34,7 @@ mod caged;
 mod children;
 mod code;
 mod doctor;
+mod doors;
 mod files;
 mod init;
 mod inner;

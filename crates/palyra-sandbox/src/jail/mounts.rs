@@ -5,7 +5,7 @@
 //! memory holds the root and every temporary folder; each is a mount of its own, so the root can be
 //! read-only while they are not.
 
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Component, Path};
 
@@ -19,6 +19,7 @@ use rustix::mount::{
 
 use super::code;
 use super::target::{Refusal, changed};
+use crate::doors::LaidFile;
 use crate::ground::policy::{Guard, Hold};
 use crate::program;
 use crate::sys::{self, MountAttr};
@@ -111,7 +112,11 @@ pub(super) fn build(cage: &Cage, parts: Parts, unguarded: bool) -> Result<(), Re
     let copied = cage.code().fold(0, |sum: u64, copy| {
         sum.saturating_add(copy.size.next_multiple_of(4_096))
     });
-    let bytes = cage.scratch.saturating_add(copied);
+    let laid = cage.laid().fold(0, |sum: u64, file| {
+        let size = u64::try_from(file.text.len()).unwrap_or(u64::MAX);
+        sum.saturating_add(size.next_multiple_of(4_096))
+    });
+    let bytes = cage.scratch.saturating_add(copied).saturating_add(laid);
     let memory = Memory::make(bytes, owner).map_err(|error| wall(error, "the root"))?;
     for (step, tree) in cage.steps.iter().zip(fetched) {
         if !(unguarded && matches!(step, Step::Guard(_))) {
@@ -166,6 +171,7 @@ fn fetch(
         }
         Step::Link { .. }
         | Step::Scratch { .. }
+        | Step::Laid(_)
         | Step::Pin { .. }
         | Step::Cover { .. }
         | Step::Code(_)
@@ -277,6 +283,7 @@ impl Memory {
             | Step::Device { at }
             | Step::Pin { at }
             | Step::Cover { at, .. } => at.as_path(),
+            Step::Laid(file) => &file.at,
             Step::Terminals => Path::new("/dev/pts"),
             Step::Proc { .. } => Path::new("/proc"),
             Step::Guard(guard) => return self.hold(guard),
@@ -316,6 +323,7 @@ impl Memory {
                 self.give(&self.all, &name)?;
                 attach(&part_of(&self.all, &name)?, &self.place(at, true)?)
             }
+            Step::Laid(file) => self.lay(file),
             Step::Pin { .. } => self.pin(at),
             Step::Cover { within, .. } => self.cover(at, within.as_deref()),
             Step::Guard(_) | Step::Code(_) => Ok(()),
@@ -435,6 +443,23 @@ impl Memory {
             attach(&tree, &code::place(workspace, copy)?)
         };
         lay().map_err(failed)
+    }
+
+    /// Lays a file of ours over what is there, or makes it.
+    fn lay(&self, file: &LaidFile) -> io::Result<()> {
+        let name = self.next_name();
+        let make = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let to = rustix::fs::openat(&self.all, &name, make, Mode::from_raw_mode(0o444))?;
+        let mut to = std::fs::File::from(to);
+        to.write_all(file.text.as_bytes())?;
+        self.give(&self.all, &name)?;
+        let tree = part_of(&self.all, &name)?;
+        set(&tree, RDONLY | NOSUID | NODEV)?;
+        let place = match self.found(&file.at)? {
+            Some(place) => place,
+            None => self.place(&file.at, false)?,
+        };
+        attach(&tree, &place)
     }
 
     fn next_name(&self) -> String {

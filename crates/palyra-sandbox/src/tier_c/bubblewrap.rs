@@ -78,6 +78,8 @@ pub(crate) fn arguments(
                 let how = if *writable { "--bind" } else { "--ro-bind" };
                 words.pair(how, at, at);
             }
+            // A cage with doors, or with files for those who go through them, is not asked of `bwrap`.
+            Step::Laid(_) => {}
             Step::Scratch { at, mode } => words.in_memory(at, *mode, share),
             Step::Proc { full } => {
                 words.add(["--proc", "/proc"]);

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::copies::{CodeCopy, copies};
 use super::host::{Host, SystemFolder};
+use crate::doors::LaidFile;
 use crate::ground::policy::Guard;
 
 /// What the cage of one call is made from.
@@ -31,6 +32,10 @@ pub(crate) struct Wanted<'a> {
     /// What runs, as it was decided.
     pub(crate) code: &'a [Pinned],
     pub(crate) egress: EgressEnforcementMode,
+    /// The ports at which it reaches hosts, through doors of ours.
+    pub(crate) ports: &'a [u16],
+    /// What else of ours is laid into it.
+    pub(crate) laid: &'a [LaidFile],
     pub(crate) proc: ProcView,
     /// How much the folders in memory may hold.
     pub(crate) scratch: u64,
@@ -46,6 +51,9 @@ pub(crate) struct Cage {
     /// Where files can be made, and how freely.
     pub(crate) writable: Vec<(PathBuf, Writing)>,
     pub(crate) isolated_network: bool,
+    /// The ports of the doors that are made in its network; none at all without any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) ports: Vec<u16>,
     pub(crate) scratch: u64,
 }
 
@@ -72,6 +80,14 @@ impl Cage {
         self.steps.iter().filter_map(|step| {
             let Step::Code(copy) = step else { return None };
             Some(copy)
+        })
+    }
+
+    /// What of ours is laid into it.
+    pub(crate) fn laid(&self) -> impl Iterator<Item = &LaidFile> {
+        self.steps.iter().filter_map(|step| {
+            let Step::Laid(file) = step else { return None };
+            Some(file)
         })
     }
 
@@ -116,6 +132,8 @@ pub(crate) enum Step {
     },
     /// A folder in memory.
     Scratch { at: PathBuf, mode: u32 },
+    /// A small file of ours, over whatever is there.
+    Laid(LaidFile),
     /// A device.
     Device { at: PathBuf },
     /// Terminals of its own.
@@ -146,6 +164,7 @@ impl Step {
             Self::Read { at } | Self::Workspace { at, .. } => Some(at),
             Self::Link { .. }
             | Self::Scratch { .. }
+            | Self::Laid(_)
             | Self::Device { .. }
             | Self::Terminals
             | Self::Proc { .. }
@@ -189,11 +208,15 @@ pub(crate) fn plan(host: &Host, wanted: &Wanted<'_>) -> Result<Cage, NoCage> {
     if wanted.with_system {
         system(host, workspace, &mut steps);
         // Without the machine's network there is nobody to ask for names of hosts.
-        if wanted.egress == EgressEnforcementMode::None {
+        if !wanted.egress.is_enforced() {
             let resolver = host.resolver.iter().cloned();
             steps.extend(resolver.map(|at| Step::Read { at }));
         }
+        if !wanted.ports.is_empty() {
+            steps.extend(host.names.iter().cloned().map(Step::Laid));
+        }
         scratch(wanted, &mut steps, &mut writable);
+        steps.extend(wanted.laid.iter().cloned().map(Step::Laid));
         steps.extend(read_only(wanted, host));
     }
     steps.push(Step::Workspace {
@@ -219,10 +242,8 @@ pub(crate) fn plan(host: &Host, wanted: &Wanted<'_>) -> Result<Cage, NoCage> {
     Ok(Cage {
         steps,
         writable,
-        isolated_network: match wanted.egress {
-            EgressEnforcementMode::Strict => true,
-            EgressEnforcementMode::None => false,
-        },
+        isolated_network: wanted.egress.is_enforced(),
+        ports: wanted.ports.to_vec(),
         scratch: wanted.scratch,
     })
 }
@@ -395,6 +416,10 @@ mod tests {
             ],
             devices: vec!["null", "zero"],
             resolver: Some("/run/resolve/stub.conf".into()),
+            names: vec![LaidFile {
+                at: "/run/resolve/stub.conf".into(),
+                text: "nameserver 127.66.0.1\n".into(),
+            }],
         }
     }
 
@@ -411,7 +436,25 @@ mod tests {
             plan(&host(), &wanted).unwrap().steps.contains(&read)
         };
         assert!(shown(EgressEnforcementMode::None));
+        assert!(shown(EgressEnforcementMode::Preflight));
         assert!(!shown(EgressEnforcementMode::Strict));
+    }
+
+    #[test]
+    fn with_doors_names_are_asked_of_the_daemon() {
+        let laid = |ports: &[u16]| {
+            let wanted = Wanted {
+                ports,
+                ..wanted("/home/u/work", &[])
+            };
+            let cage = plan(&host(), &wanted).unwrap();
+            assert!(cage.isolated_network);
+            assert_eq!(cage.ports, ports);
+            let is_laid = |step: &&Step| matches!(step, Step::Laid(_));
+            cage.steps.iter().filter(is_laid).count()
+        };
+        assert_eq!(laid(&[443]), 1);
+        assert_eq!(laid(&[]), 0);
     }
 
     const ID: FileId = FileId {
@@ -430,6 +473,8 @@ mod tests {
             guards: Vec::new(),
             code: &[],
             egress: EgressEnforcementMode::Strict,
+            ports: &[],
+            laid: &[],
             proc: ProcView::Pids,
             scratch: 1 << 20,
             with_system: true,

@@ -20,6 +20,7 @@ pub(crate) fn cage() -> Cage {
         ],
         devices: vec!["null", "zero"],
         resolver: None,
+        names: Vec::new(),
     };
     let paths = |all: &[&str]| all.iter().map(PathBuf::from).collect::<Vec<_>>();
     let masked = paths(&["/home/u/.palyra", "/home/u/work/inner/home", "/etc/palyra"]);
@@ -50,6 +51,8 @@ pub(crate) fn cage() -> Cage {
         .to_vec(),
         code: &code(),
         egress: EgressEnforcementMode::Strict,
+        ports: &[],
+        laid: &[],
         proc: ProcView::Pids,
         scratch: 3 << 20,
         with_system: true,

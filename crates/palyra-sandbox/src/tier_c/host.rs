@@ -2,8 +2,9 @@
 //! the daemon starts.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
+use crate::doors::{LaidFile, OWN_ADDRESS};
 use crate::landlock::Access;
 use crate::surround::Reach;
 
@@ -74,6 +75,9 @@ pub(crate) struct Host {
     /// Where names of hosts are looked up, if that is told elsewhere than in the system's folders:
     /// `/etc/resolv.conf` often leads to `/run`.
     pub(crate) resolver: Option<PathBuf>,
+    /// What a call finds that reaches hosts through doors of ours: whom to ask for names. At the
+    /// places that the machine's own files really are at; one that is not there stays so.
+    pub(crate) names: Vec<LaidFile>,
 }
 
 impl Host {
@@ -92,6 +96,7 @@ impl Host {
             system,
             devices,
             resolver: resolver.filter(outside),
+            names: names(),
         }
     }
 
@@ -119,6 +124,49 @@ impl Host {
         roots.push(Reach::new(workspace, Access::Workspace));
         roots
     }
+}
+
+fn names() -> Vec<LaidFile> {
+    let texts = [
+        (
+            "/etc/resolv.conf",
+            format!("nameserver {OWN_ADDRESS}\noptions timeout:5 attempts:2\n"),
+        ),
+        // One address: there are clients that take the first and do not try the next.
+        (
+            "/etc/hosts",
+            "127.0.0.1 localhost palyra\n::1 ip6-localhost ip6-loopback\n".to_owned(),
+        ),
+        (
+            "/etc/nsswitch.conf",
+            "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\n\
+             protocols: files\nservices: files\nethers: files\nrpc: files\n"
+                .to_owned(),
+        ),
+    ];
+    let laid = texts.into_iter().filter_map(|(path, text)| {
+        let at = really(Path::new(path))?;
+        Some(LaidFile { at, text })
+    });
+    laid.collect()
+}
+
+/// Where a file really is, or would be: `/etc/resolv.conf` often leads to `/run`, where a container
+/// may have nothing. None when there is not even a link.
+fn really(path: &Path) -> Option<PathBuf> {
+    if let Ok(real) = path.canonicalize() {
+        return Some(real);
+    }
+    let to = path.parent()?.join(std::fs::read_link(path).ok()?);
+    let mut plain = PathBuf::new();
+    for part in to.components() {
+        match part {
+            Component::ParentDir => drop(plain.pop()),
+            Component::RootDir | Component::CurDir | Component::Normal(_) => plain.push(part),
+            Component::Prefix(_) => return None,
+        }
+    }
+    Some(plain)
 }
 
 fn system_folder(path: &Path) -> io::Result<Option<SystemFolder>> {

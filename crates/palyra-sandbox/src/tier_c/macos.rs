@@ -64,6 +64,7 @@ pub(crate) fn profile(cage: &Cage) -> String {
             // lead where they lead; terminals and processes are not apart.
             Step::Scratch { .. }
             | Step::Link { .. }
+            | Step::Laid(_)
             | Step::Terminals
             | Step::Proc { .. }
             | Step::Pin { .. } => {}

@@ -201,6 +201,7 @@ impl House {
                 Tier::B | Tier::Builtin => EgressEnforcementMode::None,
                 Tier::C => EgressEnforcementMode::Strict,
             },
+            allowed_egress_hosts: Vec::new(),
             proc: ProcView::default(),
         }
     }

@@ -13,6 +13,7 @@ mod bubblewrap;
 mod caged;
 mod clients;
 mod death;
+mod doors;
 mod endurance;
 mod files;
 mod fixture;
