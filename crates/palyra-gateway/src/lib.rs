@@ -21,6 +21,7 @@ pub mod floods;
 pub mod granting;
 mod handle;
 pub mod keeping;
+pub mod listing;
 pub mod people;
 pub mod policies;
 mod postures;
