@@ -113,10 +113,7 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     (
         "palyra mcp serve",
         &[
-            (
-                "palyra mcp serve --as agent:claude",
-                "tools for that agent, on stdin and stdout",
-            ),
+            ("palyra mcp serve --as agent:claude", "tools for that agent"),
             (
                 "palyra mcp serve --as agent:ci --patience 5s",
                 "for a client that gives up sooner",

@@ -47,7 +47,10 @@ pub async fn serve(session: &Session, patience: Duration) -> Result<Exit, Failur
     let (input, output) = rmcp::transport::stdio_pipes();
     let input = framing::Capped::new(input, LONGEST_MESSAGE);
     let transport = AsyncRwTransport::new_server(input, output);
-    let running = server.serve(transport).await.map_err(|error| not_mcp(&error));
+    let running = server
+        .serve(transport)
+        .await
+        .map_err(|error| not_mcp(&error));
     let ended = match running {
         Ok(running) => running.waiting().await.map_err(|error| not_mcp(&error)),
         Err(failure) => Err(failure),

@@ -3,8 +3,8 @@
 use palyra_approval::{ApprovalRecord, ApprovalState, Transition};
 use palyra_core::entry::{Recorded, Row, Stream};
 use palyra_core::{
-    AgentName, ApprovalId, BlobKind, CallId, Commitment, DeviceId, Facts, GrantTerms,
-    Principal, Timestamp,
+    AgentName, ApprovalId, BlobKind, CallId, Commitment, DeviceId, Facts, GrantTerms, Principal,
+    Timestamp,
 };
 use palyra_journal::{Expected, JournalError, JournalState, JournalStore, Kept, RowQuery};
 use palyra_policy::{Action, Resource};

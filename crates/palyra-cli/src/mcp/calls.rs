@@ -74,9 +74,18 @@ fn failed(failure: Failure) -> Result<CallToolResult, UnknownTool> {
     if failure.code == "unknown_tool" {
         return Err(UnknownTool(failure.message));
     }
-    let Failure { code, message, hint, .. } = failure;
+    let Failure {
+        code,
+        message,
+        hint,
+        ..
+    } = failure;
     let next_step = hint;
-    Ok(results::refused(&Problem { code, message, next_step }))
+    Ok(results::refused(&Problem {
+        code,
+        message,
+        next_step,
+    }))
 }
 
 enum Heard {

@@ -89,7 +89,9 @@ impl<R> Capped<R> {
 /// Whether a line is one JSON text, whatever it says.
 fn is_json(line: &[u8]) -> bool {
     let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
-    serde_json::from_slice::<serde::de::IgnoredAny>(line).is_ok()
+    // Skipping over a value does not look at the letters of its strings.
+    let text = std::str::from_utf8(line).ok();
+    text.is_some_and(|text| serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok())
 }
 
 impl<R: AsyncRead + Unpin> AsyncRead for Capped<R> {

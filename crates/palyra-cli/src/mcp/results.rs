@@ -22,7 +22,9 @@ pub fn output_uri(call: &str) -> String {
 /// The call that such an address names.
 #[must_use]
 pub fn call_of_uri(uri: &str) -> Option<&str> {
-    let call = uri.strip_prefix("palyra://calls/")?.strip_suffix("/output")?;
+    let call = uri
+        .strip_prefix("palyra://calls/")?
+        .strip_suffix("/output")?;
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     (!call.is_empty() && call.bytes().all(legal)).then_some(call)
 }
@@ -127,7 +129,7 @@ impl Said {
             }
         }
         let record = result.attestation.as_ref();
-        if let Some(id) = record.and_then(|record| record.get("id")?.as_str()) {
+        if let Some(id) = record.and_then(|record| record.get("attestation_id")?.as_str()) {
             said.put("attestation_id", id);
         }
         said
@@ -192,8 +194,12 @@ fn next_step(code: &str, outcome: Outcome) -> &'static str {
         }
         _ => match outcome {
             Outcome::TimedOut => "give it a larger `timeout_ms`, or less to do",
-            Outcome::ApprovalExpired => "nobody answered in time; call again when your person is there",
-            Outcome::Cancelled | Outcome::Interrupted => "look at what it did before you call again",
+            Outcome::ApprovalExpired => {
+                "nobody answered in time; call again when your person is there"
+            }
+            Outcome::Cancelled | Outcome::Interrupted => {
+                "look at what it did before you call again"
+            }
             Outcome::Completed
             | Outcome::Denied
             | Outcome::ApprovalDenied
@@ -261,7 +267,9 @@ fn shortened(text: &str) -> String {
     let (head, end) = (text.get(..head), text.get(tail..));
     let (head, end) = (head.unwrap_or_default(), end.unwrap_or_default());
     let left_out = text.len() - head.len() - end.len();
-    format!("{head}\n[{left_out} bytes left out here; all of it is behind the resource link]\n{end}")
+    format!(
+        "{head}\n[{left_out} bytes left out here; all of it is behind the resource link]\n{end}"
+    )
 }
 
 #[cfg(test)]
@@ -279,12 +287,18 @@ mod tests {
             output,
             problem: None,
             approval_id: None,
-            attestation: Some(json!({"id": "att_1"})),
+            attestation: Some(json!({"attestation_id": "att_1"})),
         }
     }
 
     fn text(result: &CallToolResult) -> String {
-        result.content.iter().find_map(|it| it.as_text()).unwrap().text.clone()
+        result
+            .content
+            .iter()
+            .find_map(|it| it.as_text())
+            .unwrap()
+            .text
+            .clone()
     }
 
     #[test]
@@ -297,7 +311,10 @@ mod tests {
         assert_eq!(told.is_error, Some(true));
         let said = told.structured_content.unwrap();
         assert_eq!(said["decision"], "permitted");
-        assert_eq!((&said["exit_code"], &said["attestation_id"]), (&json!(3), &json!("att_1")));
+        assert_eq!(
+            (&said["exit_code"], &said["attestation_id"]),
+            (&json!(3), &json!("att_1"))
+        );
     }
 
     #[test]
@@ -308,14 +325,24 @@ mod tests {
         assert_eq!(said["output_resource"], "palyra://calls/call_1/output");
         assert!(said.get("output").is_none());
         assert!(text(&told).len() < MOST_SHOWN + 200);
-        assert!(matches!(told.content.last(), Some(ContentBlock::ResourceLink(_))));
+        assert!(matches!(
+            told.content.last(),
+            Some(ContentBlock::ResourceLink(_))
+        ));
     }
 
     #[test]
     fn no_denial_says_how_to_decide() {
         let codes = [
-            "approval_pending", "approval_denied", "policy_denied", "tool_disabled", "no_approver",
-            "rate_limited", "secret_in_arguments", "agent_paused", "anything",
+            "approval_pending",
+            "approval_denied",
+            "policy_denied",
+            "tool_disabled",
+            "no_approver",
+            "rate_limited",
+            "secret_in_arguments",
+            "agent_paused",
+            "anything",
         ];
         for code in codes {
             let problem = Problem {
@@ -334,10 +361,17 @@ mod tests {
 
     #[test]
     fn only_addresses_of_outputs_are_read() {
-        assert_eq!(call_of_uri("palyra://calls/call_01ab/output"), Some("call_01ab"));
+        assert_eq!(
+            call_of_uri("palyra://calls/call_01ab/output"),
+            Some("call_01ab")
+        );
         for wrong in [
-            "palyra://calls//output", "palyra://calls/../output", "palyra://calls/a/b/output",
-            "palyra://calls/a%2f/output", "file:///etc/passwd", "palyra://calls/call_1/outputs",
+            "palyra://calls//output",
+            "palyra://calls/../output",
+            "palyra://calls/a/b/output",
+            "palyra://calls/a%2f/output",
+            "file:///etc/passwd",
+            "palyra://calls/call_1/outputs",
         ] {
             assert_eq!(call_of_uri(wrong), None, "{wrong}");
         }

@@ -67,7 +67,11 @@ impl Server {
     }
 
     async fn listed(&self) -> Result<Vec<rmcp::model::Tool>, ErrorData> {
-        let known = self.reach.tools().await.map_err(|failure| internal(&failure))?;
+        let known = self
+            .reach
+            .tools()
+            .await
+            .map_err(|failure| internal(&failure))?;
         let names = known
             .iter()
             .map(|tool| (tools::public_name(&tool.name), tool.name.clone()));
@@ -185,10 +189,7 @@ impl ServerHandler for Server {
         });
     }
 
-    fn accepted_subscription_filter(
-        &self,
-        _: &SubscriptionFilter,
-    ) -> Option<SubscriptionFilter> {
+    fn accepted_subscription_filter(&self, _: &SubscriptionFilter) -> Option<SubscriptionFilter> {
         Some(SubscriptionFilter::builder().tools_list_changed().build())
     }
 

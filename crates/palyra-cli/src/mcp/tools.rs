@@ -134,12 +134,21 @@ mod tests {
     fn hints_follow_from_what_a_tool_needs() {
         let hints = |needs: &[&str]| listed(&tool("palyra.x", needs)).annotations.unwrap();
         let read = hints(&["filesystem_read"]);
-        assert_eq!((read.read_only_hint, read.open_world_hint), (Some(true), Some(false)));
+        assert_eq!(
+            (read.read_only_hint, read.open_world_hint),
+            (Some(true), Some(false))
+        );
         let run = hints(&["process_exec", "network"]);
         assert_eq!(run.read_only_hint, Some(false));
-        assert_eq!((run.destructive_hint, run.open_world_hint), (Some(true), Some(true)));
+        assert_eq!(
+            (run.destructive_hint, run.open_world_hint),
+            (Some(true), Some(true))
+        );
         let net = hints(&["network"]);
-        assert_eq!((net.read_only_hint, net.idempotent_hint), (Some(false), Some(false)));
+        assert_eq!(
+            (net.read_only_hint, net.idempotent_hint),
+            (Some(false), Some(false))
+        );
     }
 
     #[test]
