@@ -192,3 +192,32 @@ use_target_dir() {
     export CARGO_TARGET_DIR
     if [ -n "${CI:-}" ]; then export CARGO_INCREMENTAL=0; fi
 }
+
+# Clients that nobody here wrote, from PyPI and npm, each pinned in scripts/clients. They lie beside
+# the build: target/clients. Installed under CI, only named otherwise.
+prepare_outside_clients() {
+    if outside_clients_are_current; then return 0; fi
+    if [ -n "${CI:-}" ]; then
+        install_outside_clients
+    else
+        say "tests with outside MCP clients will not run; to add: . scripts/prepare.sh; use_target_dir; install_outside_clients"
+    fi
+}
+
+outside_pins() { (cd "$(palyra_root)/scripts/clients" && sha256sum ./* | sha256sum); }
+
+outside_clients_are_current() {
+    [ "$(cat "$CARGO_TARGET_DIR/clients/pins" 2>/dev/null)" = "$(outside_pins)" ]
+}
+
+install_outside_clients() {
+    local folder="$CARGO_TARGET_DIR/clients" pins
+    pins="$(palyra_root)/scripts/clients"
+    rm -rf "$folder"
+    mkdir -p "$folder"
+    python3 -c 'import ensurepip, venv' 2>/dev/null || apt_install python3-venv
+    python3 -m venv "$folder/python"
+    "$folder/python/bin/python" -m pip install --quiet --disable-pip-version-check \
+        --no-deps -r "$pins/python.txt" >&2
+    outside_pins >"$folder/pins"
+}

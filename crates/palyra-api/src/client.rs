@@ -12,7 +12,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::home::Home;
-use crate::wire::{AS_HEADER, CallEvent, CallRequest, CallResult, ErrorBody, Problem, WatchEvent};
+use crate::wire::{
+    AS_HEADER, CHANNEL_HEADER, CallEvent, CallRequest, CallResult, ErrorBody, Problem, ToolsEvent,
+    WatchEvent,
+};
 
 /// An answer larger than this is not ours.
 const MAX_ANSWER: usize = 256 << 20;
@@ -57,6 +60,7 @@ impl From<hyper::Error> for ClientError {
 pub struct Client {
     sender: SendRequest<Full<Bytes>>,
     lowered_to: Option<String>,
+    channel: Option<&'static str>,
 }
 
 impl Client {
@@ -98,6 +102,7 @@ impl Client {
         Ok(Self {
             sender,
             lowered_to: None,
+            channel: None,
         })
     }
 
@@ -106,6 +111,19 @@ impl Client {
     pub fn lowered_to(mut self, agent: Option<String>) -> Self {
         self.lowered_to = agent;
         self
+    }
+
+    /// Every request from now on says that it serves an agent's client (`mcp` or `hook`).
+    #[must_use]
+    pub const fn by_channel(mut self, channel: &'static str) -> Self {
+        self.channel = Some(channel);
+        self
+    }
+
+    /// Whether the daemon closed this connection.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.sender.is_closed()
     }
 
     /// `GET path`.
@@ -179,7 +197,19 @@ impl Client {
     /// # Errors
     /// The daemon refused, or the conversation broke.
     pub async fn watch(&mut self) -> Result<Events<WatchEvent>, ClientError> {
-        let request = self.request(Method::GET, "/api/v1/watch", Bytes::new())?;
+        self.watching("/api/v1/watch").await
+    }
+
+    /// Hears when the tools that one may hear of are others, one event a line.
+    ///
+    /// # Errors
+    /// The daemon refused, or the conversation broke.
+    pub async fn watch_tools(&mut self) -> Result<Events<ToolsEvent>, ClientError> {
+        self.watching("/api/v1/tools/watch").await
+    }
+
+    async fn watching<T>(&mut self, path: &str) -> Result<Events<T>, ClientError> {
+        let request = self.request(Method::GET, path, Bytes::new())?;
         let response = self.send(request).await?;
         if !response.status().is_success() {
             return Err(refused(response).await);
@@ -258,6 +288,9 @@ impl Client {
             .header(hyper::header::CONTENT_TYPE, "application/json");
         if let Some(agent) = &self.lowered_to {
             request = request.header(AS_HEADER, agent);
+        }
+        if let Some(channel) = self.channel {
+            request = request.header(CHANNEL_HEADER, channel);
         }
         request.body(Full::new(body)).map_err(broken)
     }

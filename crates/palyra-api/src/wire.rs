@@ -17,6 +17,10 @@ pub use approvals::{
 /// It never raises: any other value, or an unknown agent, is refused.
 pub const AS_HEADER: &str = "palyra-as";
 
+/// The header by which an agent's connection says that it serves an agent's own client: `mcp` or
+/// `hook`. Its session is then the sending process's own. Only a lowered connection may say so.
+pub const CHANNEL_HEADER: &str = "palyra-channel";
+
 /// An error: a stable code, a sentence, the next step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Problem {
@@ -132,6 +136,18 @@ pub struct Tool {
     pub default_limits: Value,
 }
 
+/// What an agent hears about its tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum ToolsEvent {
+    /// It begins. What changed before is to be looked up now.
+    Watching,
+    /// The list is another one.
+    Changed,
+    /// Nothing happened for a while.
+    Alive,
+}
+
 /// A list, newest first where it has an age.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Page<T> {
@@ -208,6 +224,9 @@ pub struct CallRequest {
     /// same call made again runs once after a yes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub detach: bool,
+    /// With `detach`: wait this long for a person all the same, before the question is left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patience_ms: Option<u64>,
 }
 
 /// How large a terminal is, in characters.

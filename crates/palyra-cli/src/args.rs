@@ -5,6 +5,7 @@
 
 mod approvals;
 mod journal;
+mod mcp;
 mod policy;
 mod vault;
 
@@ -21,6 +22,7 @@ pub use self::approvals::{
 pub use self::journal::{
     Attest, AttestAction, Erase, Journal, JournalAction, Restore, TailFilter, Verify, WhatArg,
 };
+pub use self::mcp::{Mcp, McpAction};
 pub use self::policy::{BaselineArg, Policy, PolicyAction, PolicyOver, PolicyPlace};
 pub use self::vault::{PutArgs, Vault, VaultAction};
 use crate::values::{AsAgent, EnvArg, JsonArg};
@@ -89,6 +91,8 @@ pub enum Command {
     Calls(Calls),
     /// List the calls that wait for your answer; allow or deny them
     Approvals(Approvals),
+    /// Serve the tools to an agent's MCP client
+    Mcp(Mcp),
     /// Answer what waits and watch what runs, on one screen: inbox, calls, grants, journal
     Tui,
     /// List what you allowed for a session or a while; take it back
@@ -135,6 +139,7 @@ impl Command {
             Self::Policy(policy) => &policy.whom,
             Self::Attest(attest) => &attest.whom,
             Self::Quarantine(quarantine) => &quarantine.whom,
+            Self::Mcp(mcp) => &mcp.whom,
             Self::Vault(vault) => &vault.whom,
         };
         whom.agent.as_ref()

@@ -12,6 +12,7 @@ mod in_place;
 mod init;
 pub(crate) mod journal;
 mod keeping;
+mod mcp;
 mod policy;
 mod postures;
 mod proofs;
@@ -52,6 +53,7 @@ pub async fn run(command: Command, output: Output) -> Result<Exit, Failure> {
         Command::Tools(args) => tools::run(&args.action, &session()?).await,
         Command::Calls(args) => calls::run(&args.action, &session()?).await,
         Command::Approvals(args) => approvals::run(&args.action, &session()?).await,
+        Command::Mcp(args) => mcp::run(&args.action, &session()?).await,
         Command::Tui => tui::run(&session()?).await,
         Command::Grants(args) => grants::run(&args.action, &session()?).await,
         Command::Postures(args) => postures::run(&args.action, &session()?).await,

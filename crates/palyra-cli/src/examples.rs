@@ -104,6 +104,23 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "palyra mcp",
+        &[(
+            "palyra mcp serve --as agent:claude",
+            "what an MCP client starts",
+        )],
+    ),
+    (
+        "palyra mcp serve",
+        &[
+            ("palyra mcp serve --as agent:claude", "tools for that agent"),
+            (
+                "palyra mcp serve --as agent:ci --patience 5s",
+                "for a client that gives up sooner",
+            ),
+        ],
+    ),
+    (
         "palyra quarantine",
         &[
             (

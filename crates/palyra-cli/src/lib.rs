@@ -20,6 +20,7 @@ pub mod folders;
 pub mod help;
 pub mod hidden;
 pub mod network;
+pub mod mcp;
 pub mod output;
 pub mod place;
 pub mod safe;

@@ -83,6 +83,20 @@ impl Session {
         Ok(self.lowered(client))
     }
 
+    /// Connects for an agent's own client, and starts a daemon first if there is none: a person
+    /// started that client, outside of any call. Inside one, nothing can be reached or started.
+    ///
+    /// # Errors
+    /// It cannot be reached, or did not start.
+    pub async fn connect_or_start_for_client(&self) -> Result<Client, Failure> {
+        let own = Self {
+            agent: None,
+            ..self.clone()
+        };
+        let client = own.connect_or_start().await?;
+        Ok(self.lowered(client))
+    }
+
     fn lowered(&self, client: Client) -> Client {
         client.lowered_to(self.agent.as_ref().map(AsAgent::to_string))
     }

@@ -64,6 +64,10 @@ pub struct Understanding {
 pub enum Channel {
     /// The daemon's Unix socket.
     Cli,
+    /// An MCP client of an agent, through `palyra mcp serve`.
+    Mcp,
+    /// The hook of an agent's client: what the client is about to do by itself.
+    Hook,
 }
 
 impl Channel {
@@ -72,6 +76,8 @@ impl Channel {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Cli => "cli",
+            Self::Mcp => "mcp",
+            Self::Hook => "hook",
         }
     }
 }

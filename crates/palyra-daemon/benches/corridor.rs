@@ -83,6 +83,7 @@ async fn calls_per_second(daemon: &Daemon) -> f64 {
                 window: None,
                 said: None,
                 detach: false,
+                patience_ms: None,
             };
             let mut done = 0_u32;
             while started.elapsed() < WINDOW {

@@ -6,8 +6,8 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -16,7 +16,7 @@ use hyper::Request;
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use nix::sys::socket::{getsockopt, sockopt};
-use palyra_core::Clock;
+use palyra_core::{Clock, SessionId};
 use palyra_gateway::error::RefusalKind;
 use palyra_gateway::sessions::Anchor;
 use palyra_gateway::{Caller, GatewayService};
@@ -29,7 +29,33 @@ use tower::ServiceExt;
 use crate::problem::Refused;
 
 /// Who is at the door: a caller, or why they are turned away.
-pub(crate) type AtTheDoor = Result<Caller, Arc<Refused>>;
+pub(crate) type AtTheDoor = Result<Arc<Visitor>, Arc<Refused>>;
+
+/// A caller, and the process they came from.
+pub(crate) struct Visitor {
+    pub(crate) caller: Caller,
+    door: Door,
+    pid: i32,
+    peer: Peer,
+    alone: OnceLock<Option<SessionId>>,
+}
+
+impl Visitor {
+    /// The caller in a session of their process alone: what serves an agent's client is one session
+    /// of that client, whatever terminal it was started from. This only narrows.
+    pub(crate) fn alone(&self) -> Caller {
+        let session = self.alone.get_or_init(|| {
+            let held = hold(self.pid)?;
+            // The pid still meant this process when it was held.
+            let same = self.peer.is_still_there(self.pid);
+            same.then(|| self.door.session_of(held))
+        });
+        Caller {
+            session: session.clone(),
+            ..self.caller.clone()
+        }
+    }
+}
 
 /// Listens, replacing a socket that an earlier daemon left behind. The lock must be held.
 ///
@@ -136,7 +162,7 @@ impl Door {
 
     async fn connection(self, stream: UnixStream, stop: CancellationToken) {
         let _visit = self.traffic.enter();
-        let who: AtTheDoor = self.who(&stream).map_err(Arc::new);
+        let who: AtTheDoor = self.who(&stream).map(Arc::new).map_err(Arc::new);
         let router = self.router;
         let service = hyper::service::service_fn(move |request: Request<Incoming>| {
             let mut request = request.map(Body::new);
@@ -160,7 +186,7 @@ impl Door {
     }
 
     /// Who the kernel says the peer is.
-    fn who(&self, stream: &UnixStream) -> Result<Caller, Refused> {
+    fn who(&self, stream: &UnixStream) -> Result<Visitor, Refused> {
         let credentials = getsockopt(stream, sockopt::PeerCredentials)
             .map_err(|error| unknown(&error.to_string()))?;
         let pid = credentials.pid();
@@ -190,10 +216,17 @@ impl Door {
         match inside {
             Ok(false) => {
                 let caller = Caller::on_new_run(principal, self.clock.as_ref());
-                Ok(match self.session(pid) {
+                let caller = match self.session(pid) {
                     Some(session) => caller.in_session(session),
                     // It is gone already, or cannot be looked at: it belongs to nothing.
                     None => caller,
+                };
+                Ok(Visitor {
+                    caller,
+                    door: self.clone(),
+                    pid,
+                    peer,
+                    alone: OnceLock::new(),
                 })
             }
             Ok(true) => {
@@ -212,11 +245,15 @@ impl Door {
     /// The session of a peer: that of the process that leads its terminal session, while it lives,
     /// else that of the peer itself. A caller cannot choose it: a process leaves its session only for
     /// a new one of its own.
-    fn session(&self, pid: i32) -> Option<palyra_core::SessionId> {
+    fn session(&self, pid: i32) -> Option<SessionId> {
         // 0 where the leader is not in our pid namespace, as in a container that was entered from
         // outside: nothing is to be held by that number.
         let leader = nix::unistd::getsid(Some(nix::unistd::Pid::from_raw(pid))).ok()?;
-        let (held, anchor) = hold(leader.as_raw()).or_else(|| hold(pid))?;
+        let held = hold(leader.as_raw()).or_else(|| hold(pid))?;
+        Some(self.session_of(held))
+    }
+
+    fn session_of(&self, (held, anchor): (OwnedFd, Anchor)) -> SessionId {
         let (session, new) = self.gateway.session_of(anchor);
         if new {
             let gateway = self.gateway.clone();
@@ -225,7 +262,7 @@ impl Door {
                 gateway.session_ended(anchor).await;
             });
         }
-        Some(session)
+        session
     }
 }
 

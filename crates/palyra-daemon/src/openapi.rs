@@ -24,6 +24,7 @@ use crate::routes::{
         doctor::examine,
         tools::list,
         tools::show,
+        tools::watch,
         agents::list,
         agents::add,
         agents::show,

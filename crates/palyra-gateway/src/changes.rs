@@ -22,6 +22,8 @@ pub enum Change {
     Agent(AgentName),
     /// The postures.
     Postures,
+    /// The policies were looked at again, and may be others.
+    Policies,
 }
 
 /// How many changes a slow watcher may be behind before it has to look everything up again.
@@ -45,6 +47,11 @@ impl Changes {
         }
     }
 
+    /// Hears of everything from now on; `None` when the daemon stops.
+    pub(crate) fn subscribe(&self) -> Option<broadcast::Receiver<Change>> {
+        self.lock().as_ref().map(broadcast::Sender::subscribe)
+    }
+
     /// The daemon stops: nobody is told anything more.
     pub(crate) fn close(&self) {
         drop(self.lock().take());
@@ -63,8 +70,7 @@ impl GatewayService {
     pub fn watch(&self, caller: &Caller) -> Result<broadcast::Receiver<Change>, Refusal> {
         self.only_a_person(caller, "watch what changes")?;
         self.allowed(caller, Action::JournalRead, Resource::Daemon)?;
-        let those = self.0.changes.lock();
-        let those = those.as_ref().ok_or_else(crate::service::stopping)?;
-        Ok(those.subscribe())
+        let changes = self.0.changes.subscribe();
+        changes.ok_or_else(crate::service::stopping)
     }
 }

@@ -102,6 +102,8 @@ pub(crate) struct Drive {
     pub(crate) input: Option<LiveInput>,
     /// Whether its caller does not wait for a person.
     pub(crate) detached: bool,
+    /// How long a caller who does not wait waits all the same.
+    pub(crate) patience: Duration,
 }
 
 impl Drive {
@@ -221,7 +223,7 @@ impl Drive {
         if left.state != ApprovalState::Pending {
             return Ok(left);
         }
-        if self.detached {
+        if self.leaves_at_once() {
             return Err(detaching::pending(&left.id));
         }
         let gateway = Arc::clone(&self.gateway);
@@ -239,6 +241,11 @@ impl Drive {
         let _ = self.events.send(event).await;
         let wait = left.expires_at.since(gateway.clock.now());
         self.await_answer(&left.id, &place, wait).await
+    }
+
+    /// Whether its caller leaves a question without waiting for the answer.
+    const fn leaves_at_once(&self) -> bool {
+        self.detached && self.patience.is_zero()
     }
 
     fn decide(&mut self) -> ToolDecision {
@@ -327,6 +334,8 @@ impl Drive {
         if self.detached {
             let record = records::approval(&self.gateway.journal, id).map_err(unreadable)?;
             self.gateway.detached.leave(&record);
+        }
+        if self.leaves_at_once() {
             return Err(detaching::pending(id));
         }
         let event = Event::ApprovalPending {
@@ -348,13 +357,16 @@ impl Drive {
         enum Woken {
             Told,
             TimeOver,
+            Leaves,
             Gone(&'static str),
         }
         let deadline = tokio::time::Instant::now() + wait;
+        let leaves = tokio::time::Instant::now() + self.patience.min(wait);
         loop {
             let woken = tokio::select! {
                 () = place.heard() => Woken::Told,
                 () = tokio::time::sleep_until(deadline) => Woken::TimeOver,
+                () = tokio::time::sleep_until(leaves), if self.detached => Woken::Leaves,
                 () = self.shared.cancel.cancelled() => Woken::Gone("its caller is gone"),
                 () = self.gateway.stopping.cancelled() => Woken::Gone("the daemon stopped"),
             };
@@ -369,6 +381,10 @@ impl Drive {
                     None => continue,
                 },
                 Woken::TimeOver => palyra_approval::expire(&record, record.expires_at),
+                Woken::Leaves if deadline <= leaves => {
+                    palyra_approval::expire(&record, record.expires_at)
+                }
+                Woken::Leaves => return Err(detaching::pending(id)),
                 // The question was left before, and stays.
                 Woken::Gone(_) if record.detached => return Err(detaching::pending(id)),
                 Woken::Gone(why) => palyra_approval::cancel(&record, why),

@@ -23,6 +23,7 @@ mod handle;
 pub mod keeping;
 pub mod network;
 mod networked;
+pub mod listing;
 pub mod people;
 pub mod policies;
 mod postures;

@@ -3,8 +3,8 @@
 use palyra_approval::{ApprovalRecord, ApprovalState, Transition};
 use palyra_core::entry::{Recorded, Row, Stream};
 use palyra_core::{
-    AgentName, ApprovalId, BlobKind, CallId, Channel, Commitment, DeviceId, Facts, GrantTerms,
-    Principal, Timestamp, ToolMetadata,
+    AgentName, ApprovalId, BlobKind, CallId, Commitment, DeviceId, Facts, GrantTerms, Principal,
+    Timestamp,
 };
 use palyra_journal::{Expected, JournalError, JournalState, JournalStore, Kept, RowQuery};
 use palyra_policy::{Action, Resource};
@@ -15,7 +15,6 @@ use crate::error::{Refusal, RefusalKind};
 use crate::filtering::JournalFilter;
 use crate::policies::{PolicyOverview, PolicyVersion};
 use crate::service::{Caller, GatewayService};
-use crate::tools::unknown;
 
 /// The projection of approvals.
 pub(crate) const APPROVALS: &str = palyra_approval::ApprovalsFold::NAME;
@@ -93,7 +92,7 @@ impl GatewayService {
         on: Resource,
     ) -> Result<(), Refusal> {
         self.may_be_asked(&action)?;
-        let (device, channel) = (DeviceId::local(), Channel::Cli);
+        let (device, channel) = (DeviceId::local(), caller.channel);
         let answer = self
             .0
             .policy
@@ -137,31 +136,6 @@ impl GatewayService {
                 next_step,
             )
         })
-    }
-
-    /// The tools this caller could run or ask for.
-    ///
-    /// # Errors
-    /// Policy forbids listing.
-    pub fn tools(&self, caller: &Caller) -> Result<Vec<ToolMetadata>, Refusal> {
-        self.allowed(caller, Action::ToolList, Resource::Daemon)?;
-        Ok(self.listed(caller).cloned().collect())
-    }
-
-    /// Those that this caller may hear of.
-    pub(crate) fn listed(&self, caller: &Caller) -> impl Iterator<Item = &ToolMetadata> {
-        let all = self.0.registry.iter().map(|tool| &tool.metadata);
-        all.filter(|tool| self.0.policy.may_list(&caller.principal, &tool.name))
-    }
-
-    /// One tool, if this caller could run or ask for it.
-    ///
-    /// # Errors
-    /// Policy forbids it, or there is no such tool.
-    pub fn tool(&self, caller: &Caller, name: &str) -> Result<ToolMetadata, Refusal> {
-        let visible = self.tools(caller)?;
-        let found = visible.iter().find(|tool| tool.name.as_str() == name);
-        found.cloned().ok_or_else(|| unknown(name, &visible))
     }
 
     /// Calls, newest first: a person sees all, an agent its own.

@@ -74,6 +74,8 @@ pub struct Caller {
     pub usage: Arc<Usage>,
     /// What the connection belongs to, as the daemon found it.
     pub session: Option<SessionId>,
+    /// The way they came by.
+    pub channel: Channel,
 }
 
 impl Caller {
@@ -85,7 +87,15 @@ impl Caller {
             run: RunId::mint(clock.now()),
             usage: Arc::default(),
             session: None,
+            channel: Channel::Cli,
         }
+    }
+
+    /// The same caller, by another way than a person's own.
+    #[must_use]
+    pub const fn by_channel(mut self, channel: Channel) -> Self {
+        self.channel = channel;
+        self
     }
 
     /// The same caller, in the session that the daemon found it in.
@@ -100,7 +110,7 @@ impl Caller {
             principal: self.principal.clone(),
             run: self.run.clone(),
             device: DeviceId::local(),
-            channel: Channel::Cli,
+            channel: self.channel,
             session: self.session.clone(),
         }
     }
@@ -121,6 +131,8 @@ pub struct ProposedCall {
     pub said: Option<String>,
     /// Whether the caller does not wait for a person.
     pub detached: bool,
+    /// How long it waits all the same, before it leaves its question.
+    pub patience: Duration,
 }
 
 /// How long what a caller says may be.
@@ -342,8 +354,10 @@ impl GatewayService {
         // What one caller types is not for another's program.
         let takes_input = prepared.plan.takes_input();
         let detached = wanted.detached && !takes_input;
+        // Who does not wait at all has nothing to join.
+        let waits = !detached || !wanted.patience.is_zero();
         if !takes_input
-            && !detached
+            && waits
             && let Some(handle) = self.join(&facts)
         {
             return Ok(handle);
@@ -369,6 +383,7 @@ impl GatewayService {
             events,
             input,
             detached,
+            patience: wanted.patience,
         };
         self.0
             .changes

@@ -40,7 +40,11 @@ impl Default for Registry {
             people: BTreeSet::from([UserName::owner()]),
             agents: BTreeMap::new(),
             devices: vec![(DeviceId::local(), true)],
-            channels: vec![(Channel::Cli, true)],
+            channels: vec![
+                (Channel::Cli, true),
+                (Channel::Mcp, true),
+                (Channel::Hook, true),
+            ],
         }
     }
 }

@@ -12,11 +12,13 @@
     reason = "test fixtures: a broken fixture must stop the test"
 )]
 
+mod clients;
 mod daemon;
 pub mod probes;
 mod ran;
 mod terminal;
 
+pub use clients::outside_client;
 pub use daemon::{Daemon, DaemonBuilder, bin};
 pub use ran::Ran;
 pub use terminal::{Terminal, pair};

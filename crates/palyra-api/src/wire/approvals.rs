@@ -344,6 +344,8 @@ pub enum WatchEvent {
     },
     /// Postures changed.
     Postures,
+    /// Policies were read again, and may decide otherwise.
+    Policies,
     /// Too much happened at once to be told: look everything up again.
     Missed,
     /// Nothing happened for a while.

@@ -113,6 +113,7 @@ async fn watch(session: &Session) -> Result<(), Failure> {
             WatchEvent::Agent { .. }
             | WatchEvent::Call { .. }
             | WatchEvent::Postures
+            | WatchEvent::Policies
             | WatchEvent::Alive => {}
         }
     }

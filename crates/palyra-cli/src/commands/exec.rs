@@ -169,6 +169,7 @@ impl Meant {
             window,
             said: self.why.clone(),
             detach: self.detach,
+            patience_ms: None,
         }
     }
 }

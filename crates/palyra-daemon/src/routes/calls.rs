@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::body::Body;
@@ -58,6 +59,7 @@ pub(crate) async fn call(
         window: request.window.map(window),
         said: request.said,
         detached: request.detach,
+        patience: Duration::from_millis(request.patience_ms.unwrap_or_default()),
     };
     let handle = app.gateway.call(&caller, wanted).await?;
     let streamed = headers

@@ -23,8 +23,8 @@ use axum::Router;
 use axum::extract::{FromRequestParts, Path, Query};
 use axum::http::request::Parts;
 use axum::routing::{get, post};
-use palyra_api::wire::{AS_HEADER, Page};
-use palyra_core::Timestamp;
+use palyra_api::wire::{AS_HEADER, CHANNEL_HEADER, Page};
+use palyra_core::{Channel, Timestamp};
 use palyra_gateway::error::RefusalKind;
 use palyra_gateway::{Caller, GatewayService};
 use utoipa::OpenApi;
@@ -66,6 +66,7 @@ pub fn router(gateway: GatewayService, about: About) -> Router {
         .route("/api/v1/status", get(status::status))
         .route("/api/v1/doctor", get(doctor::examine))
         .route("/api/v1/tools", get(tools::list))
+        .route("/api/v1/tools/watch", get(tools::watch))
         .route("/api/v1/tools/{name}", get(tools::show))
         .route("/api/v1/agents", get(agents::list).post(agents::add))
         .route(
@@ -130,8 +131,8 @@ impl FromRequestParts<App> for Who {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refused> {
         let at_the_door = parts.extensions.get::<AtTheDoor>();
-        let caller = match at_the_door {
-            Some(Ok(caller)) => caller,
+        let visitor = match at_the_door {
+            Some(Ok(visitor)) => visitor,
             Some(Err(refused)) => return Err(Refused(refused.0.clone())),
             None => {
                 let (message, next_step) = ("the caller is not known", "connect to the socket");
@@ -144,19 +145,54 @@ impl FromRequestParts<App> for Who {
             }
         };
         let mut headers = parts.headers.get_all(AS_HEADER).iter();
+        let channel = channel(parts)?;
+        let caller = match channel {
+            Channel::Cli => visitor.caller.clone(),
+            Channel::Mcp | Channel::Hook => visitor.alone(),
+        };
+        let caller = caller.by_channel(channel);
         match (headers.next(), headers.next()) {
-            (None, _) => Ok(Self(caller.clone())),
+            // A person does not come by an agent's client.
+            (None, _) if channel != Channel::Cli => Err(not_for_a_person()),
+            (None, _) => Ok(Self(caller)),
             (Some(lowered), None) => {
                 let text = lowered.to_str().ok();
                 let name = text.and_then(|text| text.strip_prefix("agent:"));
                 let name = name
                     .and_then(|name| name.parse().ok())
                     .ok_or_else(cannot_lower)?;
-                Ok(Self(app.gateway.lower(caller, &name)?))
+                Ok(Self(app.gateway.lower(&caller, &name)?))
             }
             (Some(_), Some(_)) => Err(cannot_lower()),
         }
     }
+}
+
+/// Which of the ways of an agent's client it says it is, if any.
+fn channel(parts: &Parts) -> Result<Channel, Refused> {
+    let mut headers = parts.headers.get_all(CHANNEL_HEADER).iter();
+    let (Some(said), next) = (headers.next(), headers.next()) else {
+        return Ok(Channel::Cli);
+    };
+    match (said.as_bytes(), next) {
+        (b"mcp", None) => Ok(Channel::Mcp),
+        (b"hook", None) => Ok(Channel::Hook),
+        _ => Err(Refused::new(
+            RefusalKind::Forbidden,
+            "unknown_channel",
+            "`palyra-channel` must be one `mcp` or `hook`",
+            "leave it out, or use `palyra mcp serve`",
+        )),
+    }
+}
+
+fn not_for_a_person() -> Refused {
+    Refused::new(
+        RefusalKind::Forbidden,
+        "agent_required",
+        "only an agent comes by `palyra-channel`",
+        "say which one with `--as agent:NAME`",
+    )
 }
 
 /// What the query asks for; a mistake in it is answered like every other.

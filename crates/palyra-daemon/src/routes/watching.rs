@@ -69,5 +69,6 @@ fn on_the_wire(change: Change) -> WatchEvent {
             name: name.to_string(),
         },
         Change::Postures => WatchEvent::Postures,
+        Change::Policies => WatchEvent::Policies,
     }
 }

@@ -118,6 +118,7 @@ async fn load(
                 window: None,
                 said: None,
                 detach: false,
+                patience_ms: None,
             },
             _ => CallRequest {
                 tool: "palyra.process.run".to_owned(),
@@ -126,6 +127,7 @@ async fn load(
                 window: None,
                 said: None,
                 detach: false,
+                patience_ms: None,
             },
         };
         let Ok(result) = client.call(&request).await else {

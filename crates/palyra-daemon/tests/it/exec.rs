@@ -350,6 +350,7 @@ fn no_output_is_lost_under_load() {
                         window: None,
                         said: None,
                         detach: false,
+                        patience_ms: None,
                     };
                     let output = client.call(&request).await.unwrap().output.unwrap();
                     let whole = format!("{word}\n");

@@ -21,6 +21,7 @@ fn echo() -> CallRequest {
         window: None,
         said: None,
         detach: false,
+        patience_ms: None,
     }
 }
 
@@ -119,6 +120,7 @@ async fn a_runs_output_is_charged_whatever_the_tool() {
         window: None,
         said: None,
         detach: false,
+        patience_ms: None,
     };
     let mut client = daemon.client().await;
     client.call(&read).await.unwrap();

@@ -23,6 +23,7 @@ mod guarantees;
 mod keeping;
 mod keys;
 mod lifecycle;
+mod mcp;
 mod past;
 mod pinned;
 mod policies;

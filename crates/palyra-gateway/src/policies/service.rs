@@ -10,6 +10,7 @@ use palyra_policy::{Action, Resource};
 use super::keeper::{Considered, RefusedPolicies, Standing};
 use super::refusals::unknown_version;
 use super::versions::{self, PolicyVersion, Sources};
+use crate::changes::Change;
 use crate::error::{Refusal, RefusalKind};
 use crate::service::{Caller, GatewayService};
 
@@ -169,6 +170,7 @@ impl GatewayService {
         change: impl Future<Output = Result<T, Refusal>> + Send + 'static,
     ) -> Result<T, Refusal> {
         let done = self.0.tasks.spawn(change).await;
+        self.0.changes.tell(Change::Policies);
         done.unwrap_or_else(|error| {
             tracing::error!(%error, "a change of policies broke");
             Err(Refusal::new(

@@ -178,6 +178,7 @@ impl House {
             window: None,
             said: None,
             detached,
+            patience: std::time::Duration::ZERO,
         };
         self.gateway.call(by, wanted).await.unwrap()
     }

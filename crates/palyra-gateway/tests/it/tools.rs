@@ -58,6 +58,7 @@ async fn a_tool_that_is_not_listed_is_not_there() {
         window: None,
         said: None,
         detached: false,
+        patience: std::time::Duration::ZERO,
     };
     let typo = |caller| house.gateway.call(caller, wanted("palyra.process.rum"));
     let agents = typo(&house.agent).await.err().unwrap();

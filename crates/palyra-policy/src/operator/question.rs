@@ -525,6 +525,8 @@ fn well_known(shapes: &Shapes) -> BTreeMap<EntityUid, Known> {
         ("User", "owner", None),
         ("Device", "dev_local", Some("paired")),
         ("Channel", "cli", Some("authenticated")),
+        ("Channel", "mcp", Some("authenticated")),
+        ("Channel", "hook", Some("authenticated")),
         ("Daemon", "palyrad", None),
     ];
     let mut known = BTreeMap::new();
