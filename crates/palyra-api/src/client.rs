@@ -3,15 +3,20 @@
 use std::marker::PhantomData;
 use std::path::Path;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::SendRequest;
+use hyper::header::HeaderValue;
 use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use zeroize::Zeroizing;
 
 use crate::home::Home;
+use crate::wire::presence::PRESENCE_HEADER;
 use crate::wire::{AS_HEADER, CallEvent, CallRequest, CallResult, ErrorBody, Problem, WatchEvent};
 
 /// An answer larger than this is not ours.
@@ -57,6 +62,8 @@ impl From<hyper::Error> for ClientError {
 pub struct Client {
     sender: SendRequest<Full<Bytes>>,
     lowered_to: Option<String>,
+    /// Kept out of every debug text by the header itself.
+    passphrase: Option<HeaderValue>,
 }
 
 impl Client {
@@ -98,6 +105,7 @@ impl Client {
         Ok(Self {
             sender,
             lowered_to: None,
+            passphrase: None,
         })
     }
 
@@ -105,6 +113,17 @@ impl Client {
     #[must_use]
     pub fn lowered_to(mut self, agent: Option<String>) -> Self {
         self.lowered_to = agent;
+        self
+    }
+
+    /// Every request from now on proves that a person is there, with this passphrase.
+    #[must_use]
+    pub fn with_passphrase(mut self, passphrase: &str) -> Self {
+        let spelled = Zeroizing::new(STANDARD.encode(passphrase));
+        self.passphrase = HeaderValue::from_str(&spelled).ok().map(|mut value| {
+            value.set_sensitive(true);
+            value
+        });
         self
     }
 
@@ -258,6 +277,9 @@ impl Client {
             .header(hyper::header::CONTENT_TYPE, "application/json");
         if let Some(agent) = &self.lowered_to {
             request = request.header(AS_HEADER, agent);
+        }
+        if let Some(passphrase) = &self.passphrase {
+            request = request.header(PRESENCE_HEADER, passphrase);
         }
         request.body(Full::new(body)).map_err(broken)
     }

@@ -14,6 +14,7 @@ pub(crate) mod journal;
 mod keeping;
 mod policy;
 mod postures;
+mod presence;
 mod proofs;
 mod quarantine;
 mod restoring;
@@ -55,6 +56,7 @@ pub async fn run(command: Command, output: Output) -> Result<Exit, Failure> {
         Command::Tui => tui::run(&session()?).await,
         Command::Grants(args) => grants::run(&args.action, &session()?).await,
         Command::Postures(args) => postures::run(&args.action, &session()?).await,
+        Command::Presence(args) => presence::run(&args.action, &session()?).await,
         Command::Journal(args) => journal::run(&args.action, &session()?).await,
         Command::Quarantine(args) => quarantine::run(&args.action, &session()?).await,
         Command::Vault(args) => vault::run(&args.action, &session()?).await,

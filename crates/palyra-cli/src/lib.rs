@@ -21,6 +21,7 @@ pub mod help;
 pub mod hidden;
 pub mod output;
 pub mod place;
+pub mod present;
 pub mod safe;
 pub mod sending;
 pub mod session;

@@ -3,7 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-use palyra_core::{AgentName, Channel, FsAccess, FsRule, Span, ToolName};
+use palyra_core::{AgentName, Channel, FsAccess, FsRule, PresenceMode, Span, ToolName};
 use palyra_gateway::{Budget, FloodLimits};
 use palyra_policy::Baseline;
 use palyra_policy::operator::settings as policy;
@@ -48,6 +48,7 @@ pub struct ConfigFile {
     #[serde(deserialize_with = "files")]
     files: Vec<FsRule>,
     vault: VaultPart,
+    presence: Option<PresenceMode>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -177,6 +178,8 @@ pub struct Config {
     pub rules: Vec<FsRule>,
     /// Where the vault's key is.
     pub keystore: KeyStoreKind,
+    /// What person actions demand.
+    pub presence: PresenceMode,
 }
 
 impl ConfigFile {
@@ -226,6 +229,7 @@ impl ConfigFile {
             rules: self.files,
             approval_wait: span(self.approvals.wait, palyra_approval::DEFAULT_WAIT),
             keystore: self.vault.keystore.unwrap_or(KeyStoreKind::File),
+            presence: self.presence.unwrap_or_default(),
             budget: Budget {
                 calls: self.budget.calls.unwrap_or(budget.calls),
                 wall: span(self.budget.wall, budget.wall),

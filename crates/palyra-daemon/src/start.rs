@@ -81,6 +81,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         idle,
         detached: args.detached,
         rotate_journal_key: args.rotate_journal_key,
+        give_up_presence: args.give_up_presence,
     };
     let ended = runtime.block_on(serve(&home, masked, &config, &start));
     // Whatever is left of the daemon lets go of the journal before the next one may take it.
@@ -94,6 +95,7 @@ struct Start {
     idle: Option<Duration>,
     detached: bool,
     rotate_journal_key: bool,
+    give_up_presence: bool,
 }
 
 /// The folders of this user's other daemon, the one without `PALYRA_HOME`: a call of ours must not
@@ -133,7 +135,7 @@ async fn serve(
     let started_at = clock.now();
     let sandbox = open_sandbox(home, &masked, config.tier_c_backend, &clock).await?;
     let vault = vault_place(home, config, start.rotate_journal_key)?;
-    let gateway = open_gateway(home, masked, config, vault, &sandbox, &clock).await?;
+    let gateway = open_gateway(home, masked, (config, start), vault, &sandbox, &clock).await?;
     let traffic = Arc::new(Traffic::default());
     let listener = door::listen(&home.socket())
         .with_context(|| format!("cannot listen on `{}`", home.socket().display()))?;
@@ -221,7 +223,7 @@ fn vault_place(
 async fn open_gateway(
     home: &Home,
     masked: Vec<PathBuf>,
-    config: &Config,
+    (config, start): (&Config, &Start),
     vault: VaultPlace,
     sandbox: &Sandbox,
     clock: &Arc<dyn Clock>,
@@ -255,6 +257,8 @@ async fn open_gateway(
             .collect(),
         people,
         vault,
+        presence: config.presence,
+        give_up_presence: start.give_up_presence,
     };
     let policies = PolicyPlace {
         folder: home.policies(),

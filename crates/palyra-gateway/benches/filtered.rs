@@ -204,6 +204,8 @@ async fn open(folder: &std::path::Path, calls: i64) -> (GatewayService, Caller) 
         user_homes: Vec::new(),
         people: People::of("", folder.to_owned()),
         vault: palyra_gateway::vault::VaultPlace::key_file(folder.to_owned()),
+        presence: palyra_core::PresenceMode::Off,
+        give_up_presence: false,
     };
     let gateway = GatewayService::open(
         place,

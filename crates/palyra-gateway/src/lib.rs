@@ -2,7 +2,8 @@
 //!
 //! This room knows the order of things: which tool a name means ([`tools`]), what a call may use
 //! up ([`budget`], [`floods`]), which policies decide ([`policies`]), who waits for whom (`waiting`, `detaching`), what a person said and
-//! how far it reaches ([`deciding`], [`granting`], [`sessions`]), and how decide, approve,
+//! how far it reaches ([`deciding`], [`granting`], [`sessions`]), whether they are there
+//! ([`presence`]), and how decide, approve,
 //! execute and attest follow each other (`drive`). It speaks to no network, writes no SQL and
 //! spawns nothing; those are other rooms.
 
@@ -24,6 +25,7 @@ pub mod keeping;
 pub mod people;
 pub mod policies;
 mod postures;
+pub mod presence;
 pub mod prompting;
 pub mod proofs;
 mod quarantine;

@@ -25,6 +25,7 @@ mod lifecycle;
 mod past;
 mod pinned;
 mod policies;
+mod presence;
 mod proofs;
 mod quarantine;
 mod readme;

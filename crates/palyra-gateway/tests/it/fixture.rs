@@ -104,6 +104,8 @@ async fn gateway(
         user_homes: Vec::new(),
         people: People::of("", home.to_owned()),
         vault: palyra_gateway::vault::VaultPlace::key_file(own),
+        presence: palyra_core::PresenceMode::Off,
+        give_up_presence: false,
     };
     let gateway = GatewayService::open(
         place,

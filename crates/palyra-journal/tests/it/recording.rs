@@ -146,6 +146,8 @@ async fn answered(
         session: None,
         risk: None,
         detached: false,
+        approver: None,
+        people: 1,
     };
     asking
         .request_approval(Stream::Approval(approval.clone()), question)
@@ -158,6 +160,7 @@ async fn answered(
             reason: None,
             from: None,
             grant: None,
+            signed: None,
         };
         let stream = Stream::Approval(approval.clone());
         journal

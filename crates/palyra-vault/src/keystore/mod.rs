@@ -4,7 +4,7 @@
 
 mod credential;
 mod file;
-mod passphrase;
+pub(crate) mod passphrase;
 #[cfg(target_os = "linux")]
 mod secret_service;
 
@@ -115,14 +115,14 @@ impl std::str::FromStr for KeyStoreKind {
 }
 
 /// A failure of the operating system, as one of the store.
-fn away(kind: KeyStoreKind, error: &impl std::fmt::Display) -> KeyStoreError {
+pub(crate) fn away(kind: KeyStoreKind, error: &impl std::fmt::Display) -> KeyStoreError {
     KeyStoreError::Away {
         kind,
         why: error.to_string(),
     }
 }
 
-fn damaged(kind: KeyStoreKind, why: &str) -> KeyStoreError {
+pub(crate) fn damaged(kind: KeyStoreKind, why: &str) -> KeyStoreError {
     KeyStoreError::Damaged {
         kind,
         why: why.to_owned(),
