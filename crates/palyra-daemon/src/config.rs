@@ -11,6 +11,8 @@ use palyra_sandbox::TierCBackend;
 use palyra_vault::KeyStoreKind;
 use serde::Deserialize;
 
+use crate::notices::Notify;
+
 /// A configuration that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BadConfig {
@@ -49,6 +51,7 @@ pub struct ConfigFile {
     files: Vec<FsRule>,
     vault: VaultPart,
     presence: Option<PresenceMode>,
+    notify: Notify,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -180,6 +183,8 @@ pub struct Config {
     pub keystore: KeyStoreKind,
     /// What person actions demand.
     pub presence: PresenceMode,
+    /// Who elsewhere is told that a person is asked.
+    pub notify: Notify,
 }
 
 impl ConfigFile {
@@ -230,6 +235,7 @@ impl ConfigFile {
             approval_wait: span(self.approvals.wait, palyra_approval::DEFAULT_WAIT),
             keystore: self.vault.keystore.unwrap_or(KeyStoreKind::File),
             presence: self.presence.unwrap_or_default(),
+            notify: self.notify,
             budget: Budget {
                 calls: self.budget.calls.unwrap_or(budget.calls),
                 wall: span(self.budget.wall, budget.wall),
@@ -320,6 +326,10 @@ mod tests {
             "[[files]]\npath = \"../x\"\naccess = \"masked\"",
             "[[files]]\npath = \"/srv\"\naccess = \"writable\"",
             "[[files]]\npath = \"x\"\naccess = \"hidden\"",
+            "presence = \"always\"",
+            "[[notify.commands]]\nname = \"n\"\nargv = [\"notify-send\"]",
+            "[[notify.webhooks]]\nname = \"n\"\nurl = \"ftp://x\"\nsecret = \"s\"",
+            "[[notify.webhooks]]\nname = \"n\"\nurl = \"https://u:p@x\"\nsecret = \"s\"",
         ] {
             assert!(
                 matches!(read(wrong), Err(BadConfig::Mistake { .. })),

@@ -25,7 +25,7 @@ use crate::args::Args;
 use crate::config::{Config, ConfigFile};
 use crate::door::{self, Door, Traffic};
 use crate::routes::About;
-use crate::{folders, log, routes, watch};
+use crate::{folders, log, notices, routes, watch};
 
 /// A detached daemon ends after this long with nothing to do.
 const DETACHED_IDLE: Duration = Duration::from_secs(30 * 60);
@@ -154,6 +154,7 @@ async fn serve(
     let stop = CancellationToken::new();
     let serving = tokio::spawn(door.serve(listener, stop.clone()));
     let watching = tokio::spawn(watch::policies(home.policies(), gateway.clone()));
+    let telling = tokio::spawn(notices::tell(config.notify.clone(), gateway.clone()));
     announce(home, &gateway, start.detached, started_at);
 
     let why = wait_for_the_end(signals, &gateway, &traffic, start.idle, &home.folders()).await;
@@ -161,6 +162,7 @@ async fn serve(
     let _ = std::fs::remove_file(home.socket());
     stop.cancel();
     watching.abort();
+    telling.abort();
     let stopped = gateway.stop(config.stop_grace).await;
     for call in &stopped.finished {
         tracing::info!(%call, "finished before the stop");

@@ -45,6 +45,11 @@ impl Changes {
         }
     }
 
+    /// Hears of every change from now on.
+    pub(crate) fn listen(&self) -> Option<broadcast::Receiver<Change>> {
+        self.lock().as_ref().map(broadcast::Sender::subscribe)
+    }
+
     /// The daemon stops: nobody is told anything more.
     pub(crate) fn close(&self) {
         drop(self.lock().take());

@@ -22,6 +22,7 @@ pub mod floods;
 pub mod granting;
 mod handle;
 pub mod keeping;
+pub mod notices;
 pub mod people;
 pub mod policies;
 mod postures;

@@ -22,6 +22,7 @@ mod guarantees;
 mod keeping;
 mod keys;
 mod lifecycle;
+mod notices;
 mod past;
 mod pinned;
 mod policies;

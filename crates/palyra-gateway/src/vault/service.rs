@@ -450,7 +450,7 @@ impl GatewayService {
         Ok(())
     }
 
-    async fn accessed(
+    pub(crate) async fn accessed(
         &self,
         caller: &Caller,
         secret: SecretRef,
