@@ -3,15 +3,20 @@
 use std::marker::PhantomData;
 use std::path::Path;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::SendRequest;
+use hyper::header::HeaderValue;
 use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use zeroize::Zeroizing;
 
 use crate::home::Home;
+use crate::wire::presence::PRESENCE_HEADER;
 use crate::wire::{
     AS_HEADER, CHANNEL_HEADER, CallEvent, CallRequest, CallResult, ErrorBody, Problem, ToolsEvent,
     WatchEvent,
@@ -61,6 +66,8 @@ pub struct Client {
     sender: SendRequest<Full<Bytes>>,
     lowered_to: Option<String>,
     channel: Option<&'static str>,
+    /// Kept out of every debug text by the header itself.
+    passphrase: Option<HeaderValue>,
 }
 
 impl Client {
@@ -103,6 +110,7 @@ impl Client {
             sender,
             lowered_to: None,
             channel: None,
+            passphrase: None,
         })
     }
 
@@ -124,6 +132,17 @@ impl Client {
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.sender.is_closed()
+    }
+
+    /// Every request from now on proves that a person is there, with this passphrase.
+    #[must_use]
+    pub fn with_passphrase(mut self, passphrase: &str) -> Self {
+        let spelled = Zeroizing::new(STANDARD.encode(passphrase));
+        self.passphrase = HeaderValue::from_str(&spelled).ok().map(|mut value| {
+            value.set_sensitive(true);
+            value
+        });
+        self
     }
 
     /// `GET path`.
@@ -291,6 +310,9 @@ impl Client {
         }
         if let Some(channel) = self.channel {
             request = request.header(CHANNEL_HEADER, channel);
+        }
+        if let Some(passphrase) = &self.passphrase {
+            request = request.header(PRESENCE_HEADER, passphrase);
         }
         request.body(Full::new(body)).map_err(broken)
     }

@@ -2,6 +2,7 @@
 
 pub mod approvals;
 pub mod policy;
+pub mod presence;
 pub mod vault;
 
 use serde::{Deserialize, Serialize};
@@ -57,7 +58,7 @@ pub struct Status {
     pub started_at: String,
     /// Who you are to it, such as `user:owner` or `agent:claude`.
     pub principal: String,
-    /// Whether person actions demand presence; always `off` in this version.
+    /// What person actions demand: `off`, `passphrase` or `device`.
     pub presence: String,
     /// The policy set in force, as `decided` entries name it.
     pub policy_version: String,

@@ -5,7 +5,7 @@
 //! a faulty writer appended a second decision.
 
 use palyra_core::entry::{Entry, Fold, Recorded, Row};
-use palyra_core::{ApprovalDecision, ApprovalId};
+use palyra_core::{ApprovalDecision, ApprovalId, Principal, UserName};
 
 use crate::record::{ApprovalRecord, ApprovalState};
 
@@ -62,6 +62,8 @@ impl Fold for ApprovalsFold {
             | Entry::SecretAccessed { .. }
             | Entry::SecretInArguments { .. }
             | Entry::AgentResumed { .. }
+            | Entry::PresenceChanged { .. }
+            | Entry::Notified { .. }
             | Entry::KeyRotated { .. } => None,
         }
     }
@@ -98,6 +100,8 @@ fn requested(id: ApprovalId, recorded: &Recorded) -> Option<ApprovalRecord> {
         session,
         risk,
         detached,
+        approver,
+        people,
     } = &recorded.entry
     else {
         return None;
@@ -121,6 +125,10 @@ fn requested(id: ApprovalId, recorded: &Recorded) -> Option<ApprovalRecord> {
         detached: *detached,
         answered_from: None,
         grant: None,
+        approver: *approver,
+        signed: None,
+        people: *people,
+        allowed_by: Vec::new(),
         revision: recorded.revision,
     })
 }
@@ -143,6 +151,21 @@ fn step(record: &mut ApprovalRecord, recorded: &Recorded) {
     }
 }
 
+/// Counts a yes; whether there are enough now. Two sessions of one person are one person, and where
+/// more than one is wanted, the person who asked is none of them.
+fn said_by_enough(record: &mut ApprovalRecord, by: &UserName) -> bool {
+    let alone = record.people <= 1;
+    let asked = match &record.principal {
+        Principal::User { name } => name == by,
+        // What an agent does, the person it acts for wanted: that is one of the two.
+        Principal::Agent { .. } => false,
+    };
+    if !record.allowed_by.contains(by) && (alone || !asked) {
+        record.allowed_by.push(by.clone());
+    }
+    record.allowed_by.len() >= usize::from(record.people.max(1))
+}
+
 /// The one entry that ends the wait.
 fn end(record: &mut ApprovalRecord, recorded: &Recorded) {
     let (state, by, reason) = match &recorded.entry {
@@ -152,7 +175,16 @@ fn end(record: &mut ApprovalRecord, recorded: &Recorded) {
             reason,
             from,
             grant,
+            signed,
         } => {
+            // An answer that somebody only claims to have given is none.
+            if !record.question().is_answered_by(&recorded.entry) {
+                return;
+            }
+            if *decision == ApprovalDecision::Allow && !said_by_enough(record, decided_by) {
+                return;
+            }
+            record.signed = signed.as_deref().copied();
             record.answered_from = from.as_deref().cloned();
             record.grant.clone_from(grant);
             let state = match decision {
@@ -198,6 +230,8 @@ fn end(record: &mut ApprovalRecord, recorded: &Recorded) {
         | Entry::SecretAccessed { .. }
         | Entry::SecretInArguments { .. }
         | Entry::AgentResumed { .. }
+        | Entry::PresenceChanged { .. }
+        | Entry::Notified { .. }
         | Entry::KeyRotated { .. } => return,
     };
     record.state = state;

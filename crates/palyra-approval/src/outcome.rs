@@ -40,7 +40,8 @@ pub fn grant(record: &ApprovalRecord, digest: &CallDigest) -> Option<Grant> {
         agent: record.principal.agent()?.clone(),
         digest: *digest,
         not_after: record.decided_at?.plus(GRANT_LIFETIME),
-        people: 1,
+        // Records of before one could count them say yes by one.
+        people: i64::try_from(record.allowed_by.len().max(1)).unwrap_or(1),
     })
 }
 

@@ -2,8 +2,8 @@
 
 use palyra_core::entry::AnsweredFrom;
 use palyra_core::{
-    ApprovalId, CallDigest, CallId, Commitment, GrantId, Principal, RecordedDigest, RiskLevel,
-    SessionId, Timestamp, ToolName, UserName,
+    ApprovalId, ApproverKey, CallDigest, CallId, Commitment, GrantId, Principal, Question,
+    RecordedDigest, RiskLevel, SessionId, Signed, Timestamp, ToolName, UserName,
 };
 
 /// A call that waits for a person: everything that is recorded when they are asked.
@@ -29,6 +29,10 @@ pub struct PendingToolApproval {
     pub risk: RiskLevel,
     /// Whether the question stays when its asker is gone, for the same call made again.
     pub detached: bool,
+    /// The key that an answer must be signed with, when persons prove that they are there.
+    pub approver: Option<ApproverKey>,
+    /// How many people must say yes.
+    pub people: u8,
 }
 
 /// Where an approval stands.
@@ -117,6 +121,35 @@ pub struct ApprovalRecord {
     /// The grant that was given with the yes, or the one that made the question needless.
     #[serde(default)]
     pub grant: Option<GrantId>,
+    /// The key that an answer must be signed with.
+    #[serde(default)]
+    pub approver: Option<ApproverKey>,
+    /// The answer's signature. The fold checked it.
+    #[serde(default)]
+    pub signed: Option<Signed>,
+    /// How many people must say yes.
+    #[serde(default = "one")]
+    pub people: u8,
+    /// Those who said yes, each once.
+    #[serde(default)]
+    pub allowed_by: Vec<UserName>,
     /// How many entries its stream has: what the next one must be appended at.
     pub revision: u64,
+}
+
+const fn one() -> u8 {
+    1
+}
+
+impl ApprovalRecord {
+    /// The question, as whoever checks an answer sees it.
+    #[must_use]
+    pub const fn question(&self) -> Question<'_> {
+        Question {
+            approval: &self.id,
+            call: &self.call,
+            digest: &self.digest,
+            approver: self.approver.as_ref(),
+        }
+    }
 }

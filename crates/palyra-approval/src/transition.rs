@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use palyra_core::entry::{AnsweredFrom, Entry, Stream};
 use palyra_core::{
-    AgentName, ApprovalDecision, ApprovalId, GrantId, Principal, Reach, ScopeKind, Timestamp,
-    UserName,
+    AgentName, ApprovalDecision, ApprovalId, GrantId, Principal, Reach, ScopeKind, Signed,
+    Timestamp, UserName,
 };
 
 use crate::record::{ApprovalRecord, ApprovalState, PendingToolApproval};
@@ -39,6 +39,14 @@ impl Transition {
         if let Entry::ApprovalDecided { from, grant, .. } = &mut self.entry {
             *from = Some(Box::new(place));
             *grant = given;
+        }
+        self
+    }
+
+    /// The same answer, signed by the person who gives it.
+    pub fn signed(mut self, by: Signed) -> Self {
+        if let Entry::ApprovalDecided { signed, .. } = &mut self.entry {
+            *signed = Some(Box::new(by));
         }
         self
     }
@@ -189,6 +197,8 @@ pub fn ask(pending: &PendingToolApproval) -> Transition {
             session: pending.session.clone(),
             risk: Some(pending.risk),
             detached: pending.detached,
+            approver: pending.approver,
+            people: pending.people,
         },
     }
 }
@@ -231,6 +241,7 @@ pub fn decide(
             reason: reason.map(str::to_owned),
             from: None,
             grant: None,
+            signed: None,
         },
     ))
 }

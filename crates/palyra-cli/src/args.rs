@@ -17,7 +17,7 @@ use palyra_core::{AgentName, CallId, QuarantineId, Span, ToolName};
 
 pub use self::approvals::{
     Approvals, ApprovalsAction, CoverArg, DecisionArg, Grants, GrantsAction, PostureArg, Postures,
-    PosturesAction, ReachArg,
+    PosturesAction, Presence, PresenceAction, ReachArg,
 };
 pub use self::journal::{
     Attest, AttestAction, Erase, Journal, JournalAction, Restore, TailFilter, Verify, WhatArg,
@@ -99,6 +99,8 @@ pub enum Command {
     Grants(Grants),
     /// Set how a tool is treated: as policy says, always asked about, or off
     Postures(Postures),
+    /// Set the passphrase that deciding asks for; change it, end it
+    Presence(Presence),
     /// Print the journal: every proposal, decision, answer and execution, in order
     Journal(Journal),
     /// List, check and compare policies; see, reload and roll back what decides
@@ -135,6 +137,7 @@ impl Command {
             Self::Approvals(approvals) => &approvals.whom,
             Self::Grants(grants) => &grants.whom,
             Self::Postures(postures) => &postures.whom,
+            Self::Presence(presence) => &presence.whom,
             Self::Journal(journal) => &journal.whom,
             Self::Policy(policy) => &policy.whom,
             Self::Attest(attest) => &attest.whom,

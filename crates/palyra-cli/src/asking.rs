@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 
 use crate::commands::approvals;
 use crate::output::Output;
+use crate::present;
 use crate::safe;
 use crate::session::{Session, in_time};
 
@@ -122,8 +123,7 @@ fn listen(terminal: &OwnedFd, over: &AtomicBool) -> Option<Decision> {
 
 async fn send(path: &str, answer: &Decide, session: &Session) -> Result<(), String> {
     let own = as_oneself(session).ok_or("nobody to speak as")?;
-    let mut client = own.connect().await.map_err(|error| error.message)?;
-    let decided: Result<Approval, _> = in_time(client.post(path, answer)).await;
+    let decided: Result<Approval, _> = present::post(&own, path, answer).await;
     decided.map(drop).map_err(|error| error.message)
 }
 

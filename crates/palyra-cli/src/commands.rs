@@ -15,6 +15,7 @@ mod keeping;
 mod mcp;
 mod policy;
 mod postures;
+mod presence;
 mod proofs;
 mod quarantine;
 mod restoring;
@@ -57,6 +58,7 @@ pub async fn run(command: Command, output: Output) -> Result<Exit, Failure> {
         Command::Tui => tui::run(&session()?).await,
         Command::Grants(args) => grants::run(&args.action, &session()?).await,
         Command::Postures(args) => postures::run(&args.action, &session()?).await,
+        Command::Presence(args) => presence::run(&args.action, &session()?).await,
         Command::Journal(args) => journal::run(&args.action, &session()?).await,
         Command::Quarantine(args) => quarantine::run(&args.action, &session()?).await,
         Command::Vault(args) => vault::run(&args.action, &session()?).await,

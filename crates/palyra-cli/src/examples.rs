@@ -447,6 +447,32 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         )],
     ),
     (
+        "palyra presence",
+        &[
+            ("palyra presence set", "deciding asks for a passphrase"),
+            ("palyra presence show", "what is asked, and here"),
+        ],
+    ),
+    (
+        "palyra presence show",
+        &[("palyra presence show", "what is asked, and here")],
+    ),
+    (
+        "palyra presence set",
+        &[(
+            "palyra presence set",
+            "set it, or change it; asked at the terminal",
+        )],
+    ),
+    (
+        "palyra presence forget",
+        &[("palyra presence forget", "before you leave the terminal")],
+    ),
+    (
+        "palyra presence off",
+        &[("palyra presence off", "deciding asks nothing any more")],
+    ),
+    (
         "palyra postures",
         &[
             ("palyra postures list", "what is set about tools"),

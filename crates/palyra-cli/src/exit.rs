@@ -127,7 +127,12 @@ impl Meaning {
             | "no_approver"
             | "tool_disabled"
             | "vault_locked"
-            | "presence_needed" => Self::Denied,
+            | "presence_needed"
+            | "presence_required"
+            | "presence_not_set"
+            | "presence_no_device"
+            | "needs_two_people"
+            | "wrong_passphrase" => Self::Denied,
             "approval_denied" | "approval_expired" | "approval_cancelled" | "grant_spent" => {
                 Self::NotApproved
             }

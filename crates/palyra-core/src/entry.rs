@@ -12,6 +12,7 @@ use crate::digest::{Digest, PlanSeal, RecordedDigest};
 use crate::facts::{Channel, Origin};
 use crate::id::{ApprovalId, CallId, DeviceId, GrantId, SessionId};
 use crate::posture::{Posture, PostureLevel};
+use crate::presence::{ApproverKey, PresenceChange, Signed};
 use crate::principal::{AgentName, Principal, UserName};
 use crate::risk::RiskLevel;
 use crate::scope::{GrantTerms, WhyEnded};
@@ -40,6 +41,10 @@ pub enum Stream {
     Journal,
     /// The vault: each change, and each value that left it.
     Vault,
+    /// Whether persons prove that they are there.
+    Presence,
+    /// Those who were told that somebody is asked.
+    Notices,
 }
 
 impl std::fmt::Display for Stream {
@@ -54,6 +59,8 @@ impl std::fmt::Display for Stream {
             Self::Daemon => f.write_str("daemon"),
             Self::Journal => f.write_str("journal"),
             Self::Vault => f.write_str("vault"),
+            Self::Presence => f.write_str("presence"),
+            Self::Notices => f.write_str("notices"),
         }
     }
 }
@@ -174,6 +181,12 @@ pub enum Entry {
         /// Whether the question stays when its asker is gone, for the same call made again.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         detached: bool,
+        /// The key that an answer must be signed with, when persons prove that they are there.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        approver: Option<ApproverKey>,
+        /// How many people must say yes; one, unless it says more.
+        #[serde(default = "one", skip_serializing_if = "is_one")]
+        people: u8,
     },
     /// A person answered. In the approval's stream.
     ApprovalDecided {
@@ -189,6 +202,9 @@ pub enum Entry {
         /// The grant that was given with it, when it covers more than this one call.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         grant: Option<GrantId>,
+        /// Their signature, when persons prove that they are there.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        signed: Option<Box<Signed>>,
     },
     /// Nobody answered in time. In the approval's stream.
     ApprovalExpired,
@@ -443,6 +459,38 @@ pub enum Entry {
         /// Who wanted it.
         by: UserName,
     },
+    /// Whether persons prove that they are there, and how. In the stream of presence.
+    PresenceChanged {
+        /// What changed.
+        #[serde(flatten)]
+        change: PresenceChange,
+        /// In which session, when it was one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<SessionId>,
+    },
+    /// Somebody elsewhere was told, or could not be told, that a person is asked. In the stream of
+    /// notices.
+    Notified {
+        /// About which question.
+        approval: ApprovalId,
+        /// By which of the configured ways, by its name.
+        way: String,
+        /// How often it was tried.
+        attempts: u32,
+        /// Nothing when it arrived, else why the last try did not.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        failed: Option<String>,
+    },
+}
+
+/// How many people say yes where nothing else is said.
+const fn one() -> u8 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "it is what serde gives")]
+const fn is_one(people: &u8) -> bool {
+    *people == 1
 }
 
 impl Entry {
@@ -484,6 +532,8 @@ impl Entry {
             Self::SecretInArguments { .. } => "secret_in_arguments",
             Self::AgentPaused { .. } => "agent_paused",
             Self::AgentResumed { .. } => "agent_resumed",
+            Self::PresenceChanged { .. } => "presence_changed",
+            Self::Notified { .. } => "notified",
         }
     }
 }

@@ -22,6 +22,7 @@ pub mod injection;
 pub mod json;
 pub mod plan;
 pub mod posture;
+pub mod presence;
 pub mod principal;
 pub mod program;
 pub mod render;
@@ -51,6 +52,9 @@ pub use plan::{
     ProgramId, ReplyPlan, Stdin, Tier, Window,
 };
 pub use posture::{Posture, PostureLevel};
+pub use presence::{
+    ApproverKey, ApproverSignature, PresenceChange, PresenceMode, Question, Signed, Statement,
+};
 pub use principal::{AgentName, Principal, UserName};
 pub use program::{CodeFact, CodePart, Content, Pinned, ScriptLine};
 pub use risk::{ProgramFacts, ProgramGroup, Risk, RiskLevel};

@@ -32,6 +32,11 @@ pub struct Args {
     #[arg(long)]
     pub rotate_journal_key: bool,
 
+    /// Go on without the passphrase of persons that was set, because it is lost; the journal keeps
+    /// that for good.
+    #[arg(long)]
+    pub give_up_presence: bool,
+
     /// `text` or `json`; overrides `[log] format`.
     #[arg(long, value_name = "FORMAT")]
     pub log_format: Option<crate::config::LogFormat>,

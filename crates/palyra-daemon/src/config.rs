@@ -6,7 +6,8 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use palyra_core::{
-    AgentName, Channel, EgressBudget, EgressHost, EgressRule, FsAccess, FsRule, Span, ToolName,
+    AgentName, Channel, EgressBudget, EgressHost, EgressRule, FsAccess, FsRule, PresenceMode, Span,
+    ToolName,
 };
 use palyra_gateway::{Budget, FloodLimits};
 use palyra_policy::Baseline;
@@ -14,6 +15,8 @@ use palyra_policy::operator::settings as policy;
 use palyra_sandbox::TierCBackend;
 use palyra_vault::KeyStoreKind;
 use serde::Deserialize;
+
+use crate::notices::Notify;
 
 /// A configuration that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +56,8 @@ pub struct ConfigFile {
     #[serde(deserialize_with = "files")]
     files: Vec<FsRule>,
     vault: VaultPart,
+    presence: Option<PresenceMode>,
+    notify: Notify,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -211,6 +216,10 @@ pub struct Config {
     pub egress_budget: EgressBudget,
     /// Authorities that vouch for hosts, besides the machine's own.
     pub trust: Option<PathBuf>,
+    /// What person actions demand.
+    pub presence: PresenceMode,
+    /// Who elsewhere is told that a person is asked.
+    pub notify: Notify,
 }
 
 impl ConfigFile {
@@ -270,6 +279,8 @@ impl ConfigFile {
                 bytes: self.egress.bytes.unwrap_or(usual.bytes),
             },
             trust: self.egress.trust,
+            presence: self.presence.unwrap_or_default(),
+            notify: self.notify,
             budget: Budget {
                 calls: self.budget.calls.unwrap_or(budget.calls),
                 wall: span(self.budget.wall, budget.wall),
@@ -370,6 +381,10 @@ mod tests {
             "[egress]\nallowed_hosts = [\"a b\"]",
             "[egress]\nallowed_hosts = [\"a:0\"]",
             "[egress.addresses]\n\"a\" = \"b\"",
+            "presence = \"always\"",
+            "[[notify.commands]]\nname = \"n\"\nargv = [\"notify-send\"]",
+            "[[notify.webhooks]]\nname = \"n\"\nurl = \"ftp://x\"\nsecret = \"s\"",
+            "[[notify.webhooks]]\nname = \"n\"\nurl = \"https://u:p@x\"\nsecret = \"s\"",
         ] {
             assert!(
                 matches!(read(wrong), Err(BadConfig::Mistake { .. })),

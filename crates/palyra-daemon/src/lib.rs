@@ -13,6 +13,7 @@ pub mod doctor;
 pub mod door;
 pub mod folders;
 pub mod log;
+pub mod notices;
 pub mod openapi;
 mod problem;
 pub mod routes;

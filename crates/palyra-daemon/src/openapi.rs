@@ -4,8 +4,8 @@ use palyra_api::wire;
 use utoipa::OpenApi;
 
 use crate::routes::{
-    agents, approvals, calls, doctor, grants, journal, judging, keeping, policy, postures, proofs,
-    quarantine, status, tools, vault, watching,
+    agents, approvals, calls, doctor, grants, journal, judging, keeping, policy, postures,
+    presence, proofs, quarantine, status, tools, vault, watching,
 };
 
 /// The whole API.
@@ -57,6 +57,10 @@ use crate::routes::{
         grants::explain,
         postures::list,
         postures::set,
+        presence::show,
+        presence::set,
+        presence::end,
+        presence::forget,
         watching::watch,
         journal::read,
         policy::overview,

@@ -25,7 +25,7 @@ use crate::args::Args;
 use crate::config::{Config, ConfigFile};
 use crate::door::{self, Door, Traffic};
 use crate::routes::About;
-use crate::{folders, log, routes, watch};
+use crate::{folders, log, notices, routes, watch};
 
 /// A detached daemon ends after this long with nothing to do.
 const DETACHED_IDLE: Duration = Duration::from_secs(30 * 60);
@@ -81,6 +81,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         idle,
         detached: args.detached,
         rotate_journal_key: args.rotate_journal_key,
+        give_up_presence: args.give_up_presence,
     };
     let ended = runtime.block_on(serve(&home, masked, &config, &start));
     // Whatever is left of the daemon lets go of the journal before the next one may take it.
@@ -94,6 +95,7 @@ struct Start {
     idle: Option<Duration>,
     detached: bool,
     rotate_journal_key: bool,
+    give_up_presence: bool,
 }
 
 /// The folders of this user's other daemon, the one without `PALYRA_HOME`: a call of ours must not
@@ -133,7 +135,7 @@ async fn serve(
     let started_at = clock.now();
     let sandbox = open_sandbox(home, &masked, config.tier_c_backend, &clock).await?;
     let vault = vault_place(home, config, start.rotate_journal_key)?;
-    let gateway = open_gateway(home, masked, config, vault, &sandbox, &clock).await?;
+    let gateway = open_gateway(home, masked, (config, start), vault, &sandbox, &clock).await?;
     let traffic = Arc::new(Traffic::default());
     let listener = door::listen(&home.socket())
         .with_context(|| format!("cannot listen on `{}`", home.socket().display()))?;
@@ -152,6 +154,7 @@ async fn serve(
     let stop = CancellationToken::new();
     let serving = tokio::spawn(door.serve(listener, stop.clone()));
     let watching = tokio::spawn(watch::policies(home.policies(), gateway.clone()));
+    let telling = tokio::spawn(notices::tell(config.notify.clone(), gateway.clone()));
     announce(home, &gateway, start.detached, started_at);
 
     let why = wait_for_the_end(signals, &gateway, &traffic, start.idle, &home.folders()).await;
@@ -159,6 +162,7 @@ async fn serve(
     let _ = std::fs::remove_file(home.socket());
     stop.cancel();
     watching.abort();
+    telling.abort();
     let stopped = gateway.stop(config.stop_grace).await;
     for call in &stopped.finished {
         tracing::info!(%call, "finished before the stop");
@@ -221,7 +225,7 @@ fn vault_place(
 async fn open_gateway(
     home: &Home,
     masked: Vec<PathBuf>,
-    config: &Config,
+    (config, start): (&Config, &Start),
     vault: VaultPlace,
     sandbox: &Sandbox,
     clock: &Arc<dyn Clock>,
@@ -256,6 +260,8 @@ async fn open_gateway(
         people,
         vault,
         egress: egress_settings(config)?,
+        presence: config.presence,
+        give_up_presence: start.give_up_presence,
     };
     let policies = PolicyPlace {
         folder: home.policies(),

@@ -205,6 +205,8 @@ async fn open(folder: &std::path::Path, calls: i64) -> (GatewayService, Caller) 
         people: People::of("", folder.to_owned()),
         vault: palyra_gateway::vault::VaultPlace::key_file(folder.to_owned()),
         egress: palyra_gateway::EgressSettings::default(),
+        presence: palyra_core::PresenceMode::Off,
+        give_up_presence: false,
     };
     let gateway = GatewayService::open(
         place,

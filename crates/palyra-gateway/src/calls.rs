@@ -236,6 +236,8 @@ impl Fold for CallsFold {
             | Entry::SecretAccessed { .. }
             | Entry::SecretInArguments { .. }
             | Entry::AgentResumed { .. }
+            | Entry::PresenceChanged { .. }
+            | Entry::Notified { .. }
             | Entry::KeyRotated { .. } => None,
         }
     }
@@ -341,6 +343,8 @@ fn next(mut row: CallRow, recorded: &Recorded) -> CallRow {
         | Entry::SecretAccessed { .. }
         | Entry::SecretInArguments { .. }
         | Entry::AgentResumed { .. }
+        | Entry::PresenceChanged { .. }
+        | Entry::Notified { .. }
         | Entry::KeyRotated { .. } => {}
     }
     row

@@ -4,11 +4,14 @@ use std::time::Instant;
 
 use palyra_approval::{ApprovalRecord, ApprovalState, GrantState, Refused, Transition, Wanted};
 use palyra_core::entry::{AnsweredFrom, Entry, Stream};
+use palyra_core::json::canonical_bytes;
 use palyra_core::{
-    AgentName, ApprovalDecision, Channel, DeviceId, GrantTerms, Reach, Timestamp, WhyEnded,
+    AgentName, ApprovalDecision, Channel, DeviceId, Digest, GrantTerms, Reach, Signed, Timestamp,
+    WhyEnded,
 };
 use palyra_journal::{Append, Expected, JournalError, RowQuery, StreamAppend};
 use palyra_policy::{Action, Resource};
+use palyra_vault::ApproverSigner;
 
 use crate::calls::{CALLS, CallRow};
 use crate::changes::Change;
@@ -56,6 +59,7 @@ impl GatewayService {
         let reason = answer.reason.as_deref();
         let step = palyra_approval::decide(record, answer.decision, &caller.principal, reason, now)
             .map_err(refused)?;
+        let signer = self.present(caller, "decide an approval").await?;
         let given = match answer.decision {
             ApprovalDecision::Deny => None,
             ApprovalDecision::Allow => {
@@ -76,6 +80,7 @@ impl GatewayService {
             session: caller.session.clone(),
         };
         let step = step.answered(from, given.as_ref().map(|terms| terms.id.clone()));
+        let step = sign(record, step, given.as_ref(), signer.as_deref())?;
         self.append_answer(id, step, given.clone()).await?;
         self.0.inbox().remove(&record.id);
         let state = match answer.decision {
@@ -231,6 +236,47 @@ impl GatewayService {
         }
         Ok(())
     }
+}
+
+/// The answer with the signature of the person who gives it, when persons prove that they are there.
+fn sign(
+    record: &ApprovalRecord,
+    step: Transition,
+    given: Option<&GrantTerms>,
+    signer: Option<&ApproverSigner>,
+) -> Result<Transition, Refusal> {
+    let other = || {
+        Refusal::new(
+            RefusalKind::Conflict,
+            "asked_for_another_key",
+            format!(
+                "`{}` was asked when another key was to sign its answer",
+                record.id
+            ),
+            "let it expire, and repeat the call to be asked again",
+        )
+    };
+    let Some(signer) = signer else {
+        return record.approver.is_none().then_some(step).ok_or_else(other);
+    };
+    let terms = given.map(|terms| Digest::of(&canonical_bytes(&json(terms))));
+    let question = record.question();
+    let said = question.statement(&step.entry, terms.as_ref());
+    let (Some(said), Ok(key)) = (said, signer.key()) else {
+        return Err(other());
+    };
+    let signature = signer.sign(&said);
+    let step = step.signed(Signed {
+        key,
+        signature,
+        terms,
+    });
+    let holds = record.question().is_answered_by(&step.entry);
+    holds.then_some(step).ok_or_else(other)
+}
+
+fn json(terms: &GrantTerms) -> serde_json::Value {
+    serde_json::to_value(terms).unwrap_or_default()
 }
 
 pub(crate) fn refused(error: Refused) -> Refusal {

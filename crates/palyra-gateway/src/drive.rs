@@ -312,6 +312,8 @@ impl Drive {
             session: self.facts.origin.session.clone(),
             risk: self.facts.risk.level,
             detached: self.detached,
+            approver: gateway.presence.key(),
+            people: 1,
         };
         *approval = Some(pending.id.clone());
         Ok(self.question(pending).await?)

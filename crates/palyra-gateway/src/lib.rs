@@ -2,8 +2,9 @@
 //!
 //! This room knows the order of things: which tool a name means ([`tools`]), what a call may use
 //! up ([`budget`], [`floods`]), which policies decide ([`policies`]), who waits for whom (`waiting`, `detaching`), what a person said and
-//! how far it reaches ([`deciding`], [`granting`], [`sessions`]), and how decide, approve,
-//! execute and attest follow each other (`drive`), with the network of a call (`networked`). It speaks to no network, writes no SQL and
+//! how far it reaches ([`deciding`], [`granting`], [`sessions`]), whether they are there
+//! ([`presence`]), and how decide, approve, execute and attest follow each other (`drive`), with
+//! the network of a call (`networked`). It speaks to no network itself, writes no SQL and
 //! spawns nothing; those are other rooms.
 
 #![forbid(unsafe_code)]
@@ -21,12 +22,14 @@ pub mod floods;
 pub mod granting;
 mod handle;
 pub mod keeping;
+pub mod listing;
 pub mod network;
 mod networked;
-pub mod listing;
+pub mod notices;
 pub mod people;
 pub mod policies;
 mod postures;
+pub mod presence;
 pub mod prompting;
 pub mod proofs;
 mod quarantine;

@@ -43,6 +43,7 @@ impl GatewayService {
     ) -> Result<Vec<PostureRow>, Refusal> {
         // What is decided from now on: a person's action, like putting a policy in force.
         self.allowed(caller, Action::PolicyActivate, Resource::Daemon)?;
+        self.present(caller, "change a posture").await?;
         let known = self.0.registry.find(tool);
         let known = known.ok_or_else(|| crate::tools::unknown(tool, self.listed(caller)))?;
         let at = self.known_level(level)?;

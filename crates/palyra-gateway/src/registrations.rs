@@ -196,6 +196,7 @@ impl GatewayService {
     pub async fn resume_agent(&self, caller: &Caller, name: &str) -> Result<Agent, Refusal> {
         let name = agent_name(name)?;
         self.allowed(caller, Action::AgentManage, Resource::Agents)?;
+        self.present(caller, "let an agent go on").await?;
         let _one_at_a_time = self.0.registry_change.lock().await;
         let known = self.0.agents().get(&name).cloned();
         known.ok_or_else(|| no_agent(&name))?;

@@ -10,7 +10,7 @@ use palyra_core::entry::{Entry, Stream};
 use palyra_core::facts::Origin;
 use palyra_core::{
     AgentName, CallId, CanonicalJson, Channel, Clock, Denial, DenialCode, DeviceId, DigestKey,
-    Facts, FsRule, Principal, RunId, SessionId, ToolProposal, Window,
+    Facts, FsRule, PresenceMode, Principal, RunId, SessionId, ToolProposal, Window,
 };
 use palyra_effects::Identity;
 use palyra_egress::Egress;
@@ -33,6 +33,7 @@ use crate::handle::CallHandle;
 use crate::network::{EgressSettings, Known};
 use crate::people::People;
 use crate::policies::{Keeper, PolicyPlace};
+use crate::presence::{GivenPassphrase, Presence};
 use crate::sessions::{Latest, Sessions};
 use crate::tools::{Place, Registry, unknown};
 use crate::vault::{VaultKeeper, VaultPlace};
@@ -61,6 +62,10 @@ pub struct Settings {
     pub vault: VaultPlace,
     /// How calls reach hosts.
     pub egress: EgressSettings,
+    /// What person actions demand.
+    pub presence: PresenceMode,
+    /// Whether a passphrase that was set is given up at this start.
+    pub give_up_presence: bool,
 }
 
 /// Who calls, on which connection.
@@ -76,6 +81,8 @@ pub struct Caller {
     pub session: Option<SessionId>,
     /// The way they came by.
     pub channel: Channel,
+    /// The passphrase that came with the request.
+    pub presence: Option<GivenPassphrase>,
 }
 
 impl Caller {
@@ -88,6 +95,7 @@ impl Caller {
             usage: Arc::default(),
             session: None,
             channel: Channel::Cli,
+            presence: None,
         }
     }
 
@@ -157,6 +165,7 @@ pub(crate) struct Inner {
     pub(crate) floods: Mutex<Floods>,
     pub(crate) grants: Granting,
     pub(crate) sessions: Sessions,
+    pub(crate) presence: Presence,
     pub(crate) latest: Latest,
     pub(crate) detached: Detached,
     pub(crate) changes: Changes,
@@ -210,6 +219,16 @@ impl GatewayService {
         let vault = settings.vault.clone();
         // It has the journal's keys. Locked, it leaves a journal that is only read.
         let vault = VaultKeeper::open(vault, journal.clone(), Arc::clone(&clock), key).await;
+        let presence = Presence::open(settings.presence, &settings.vault.folder, &journal)?;
+        if settings.give_up_presence {
+            presence.give_up(&journal, now).await;
+        }
+        // A file that somebody changed is not a person's word.
+        let staging = policies.staging || presence.key().is_some();
+        let policies = PolicyPlace {
+            staging,
+            ..policies
+        };
         let policies = Keeper::open(journal.clone(), policies).await?;
         let policy = Arc::clone(policies.engine());
         let waking = Waking::default();
@@ -246,6 +265,7 @@ impl GatewayService {
             floods: Mutex::default(),
             grants: Granting::of(grants),
             sessions: Sessions::default(),
+            presence,
             latest,
             detached,
             changes: Changes::default(),
@@ -275,8 +295,13 @@ impl GatewayService {
                 next_step,
             )
         })?;
+        if let Some(session) = &caller.session {
+            self.agent_seen(session);
+        }
         Ok(Caller {
             principal,
+            // What a person proves is never for their agents.
+            presence: None,
             ..caller.clone()
         })
     }

@@ -48,6 +48,7 @@ impl GatewayService {
     pub async fn session_ended(&self, anchor: Anchor) {
         let ended = self.0.sessions.lock().remove(&anchor);
         if let Some(session) = ended {
+            self.0.presence.forget(&session);
             let own = self.0.grants.lock().of_session(&session);
             self.end_grants(own, WhyEnded::SessionEnded, None).await;
         }

@@ -146,6 +146,8 @@ impl Fold for AgentsFold {
             | Entry::QuarantineRestored { .. }
             | Entry::BlobErased { .. }
             | Entry::ProjectionMended { .. }
+            | Entry::PresenceChanged { .. }
+            | Entry::Notified { .. }
             | Entry::KeyRotated { .. }
             | Entry::VaultChanged { .. }
             | Entry::SecretAccessed { .. } => None,

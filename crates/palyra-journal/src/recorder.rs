@@ -20,7 +20,7 @@ use palyra_core::facts::Origin;
 use palyra_core::json::canonical_bytes;
 use palyra_core::{
     ApprovalDecision, ApprovalId, AttestationId, Backing, Blob, BlobKind, CallDigest, CallId,
-    Clock, Commitment, Denial, DenialCode, GrantId, ToolAttestation, ToolName,
+    Clock, Commitment, Denial, DenialCode, GrantId, Question, ToolAttestation, ToolName,
 };
 
 use crate::batch::{Committed, Expected, StreamAppend};
@@ -186,6 +186,7 @@ impl CallRecorder {
         let Some(Entry::ApprovalRequested {
             call: of,
             digest: asked,
+            approver,
             ..
         }) = asked
         else {
@@ -200,6 +201,20 @@ impl CallRecorder {
         );
         if !allowed || more.is_some() {
             return Err(spent(approval));
+        }
+        // Once more, right before it runs: a yes that its person did not sign is none.
+        let question = Question {
+            approval,
+            call: of,
+            digest: asked,
+            approver: approver.as_ref(),
+        };
+        if !answered.is_some_and(|answer| question.is_answered_by(answer)) {
+            return Err(Denial::new(
+                DenialCode::ApprovalDenied,
+                format!("the answer to `{approval}` is not signed by the person who gave it"),
+                "see `palyra journal verify`, then propose the call again",
+            ));
         }
         // The call that asked, or one that is equal to it.
         if *asked != digest.recorded(of) {

@@ -185,6 +185,8 @@ const fn is_no_beginning(entry: &Entry) -> bool {
         | Entry::SecretAccessed { .. }
         | Entry::SecretInArguments { .. }
         | Entry::AgentResumed { .. }
+        | Entry::PresenceChanged { .. }
+        | Entry::Notified { .. }
         | Entry::KeyRotated { .. }
         | Entry::BlobErased { .. } => true,
         Entry::ApprovalRequested { .. }

@@ -64,6 +64,8 @@ const fn matters(entry: &Entry) -> bool {
         | Entry::SecretAccessed { .. }
         | Entry::SecretInArguments { .. }
         | Entry::AgentResumed { .. }
+        | Entry::PresenceChanged { .. }
+        | Entry::Notified { .. }
         | Entry::KeyRotated { .. } => false,
     }
 }

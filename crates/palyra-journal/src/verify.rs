@@ -12,6 +12,7 @@
 //!
 //! What verification cannot show is that the daemon told the truth when it wrote.
 
+mod answers;
 mod database;
 mod eras;
 mod files;

@@ -11,6 +11,7 @@
 
 #![deny(unsafe_code)]
 
+mod approver;
 mod backend;
 mod backup;
 mod edit;
@@ -28,6 +29,7 @@ mod sqlite;
 mod sys;
 mod vault;
 
+pub use approver::{ApproverSigner, ApproverStore};
 pub use backend::{BlobBackend, Latest, Meta, Own, Sealed, Stored, Write};
 pub use backup::{BadBackup, Contents, Opener, Restored, Wrapping};
 pub use error::{KeyStoreError, VaultError};

@@ -42,6 +42,8 @@ pub(crate) fn pending(principal: Principal) -> PendingToolApproval {
         session: None,
         risk: palyra_core::RiskLevel::Medium,
         detached: false,
+        approver: None,
+        people: 1,
     }
 }
 

@@ -210,6 +210,8 @@ fn play(events: Vec<Event>) -> Result<(), TestCaseError> {
                     session: facts.origin.session.clone(),
                     risk: RiskLevel::Medium,
                     detached: true,
+                    approver: None,
+                    people: 1,
                 };
                 let mut journal = Journal::new(&pending.id);
                 prop_assert!(journal.append(&palyra_approval::ask(&pending), wall));

@@ -9,4 +9,5 @@
 mod fixture;
 mod grants;
 mod lifecycle;
+mod presence;
 mod property;

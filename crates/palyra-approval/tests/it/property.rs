@@ -31,6 +31,7 @@ fn faulty() -> impl Strategy<Value = Entry> {
             reason: Some("faulty".to_owned()),
             from: None,
             grant: None,
+            signed: None,
         }),
         Just(Entry::ApprovalExpired),
         Just(Entry::ApprovalCancelled {

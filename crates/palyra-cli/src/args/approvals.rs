@@ -234,3 +234,27 @@ impl PostureArg {
         }
     }
 }
+
+/// `palyra presence`.
+#[derive(Debug, Args)]
+pub struct Presence {
+    /// As whom.
+    #[command(flatten)]
+    pub whom: Whom,
+    /// What.
+    #[command(subcommand)]
+    pub action: PresenceAction,
+}
+
+/// What to do about persons being there.
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub enum PresenceAction {
+    /// Show what person actions demand, and whether they ask in this terminal
+    Show,
+    /// Set a passphrase, or change it; from then on each decision is signed
+    Set,
+    /// Forget at once what was typed in every session; the next action asks
+    Forget,
+    /// End it, with the passphrase: deciding asks nothing any more
+    Off,
+}

@@ -10,6 +10,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::place;
+use crate::present;
 use crate::session::{Session, in_time};
 use crate::table::{Cell, Column, Facts, Table};
 use crate::when;
@@ -57,9 +58,8 @@ pub(super) async fn run(action: &AgentsAction, session: &Session) -> Result<Exit
             output.suggest(&format!("let it go on with `palyra agents resume {name}`"));
         }
         AgentsAction::Resume { name } => {
-            let mut client = session.connect().await?;
             let path = format!("{PATH}/{name}/resume");
-            let agent: Agent = in_time(client.post(&path, &serde_json::json!({}))).await?;
+            let agent: Agent = present::post(session, &path, &serde_json::json!({})).await?;
             output.answer(&agent, render)?;
         }
         AgentsAction::Remove { name } => {

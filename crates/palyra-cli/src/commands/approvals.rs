@@ -11,7 +11,8 @@ use crate::args::{ApprovalsAction, DecisionArg};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::{BAD, DIM, GOOD, Output, PLAIN, WAITING};
-use crate::session::{Session, in_time};
+use crate::present;
+use crate::session::Session;
 use crate::table::{Cell, Column, Facts, Table};
 use crate::{safe, when};
 
@@ -68,9 +69,8 @@ pub(super) async fn run(action: &ApprovalsAction, session: &Session) -> Result<E
                 lasts_ms: lasts.and_then(|span| u64::try_from(span.0.as_millis()).ok()),
                 shown: shown.clone(),
             };
-            let mut client = session.connect().await?;
             let path = format!("{PATH}/{id}/decide");
-            let approval: Approval = in_time(client.post(&path, &answer)).await?;
+            let approval: Approval = present::post(session, &path, &answer).await?;
             output.answer(&approval, decided)?;
             if let (Some(grant), "allowed" | "spent") = (&approval.grant_id, &*approval.state) {
                 let grant = safe::line(grant);

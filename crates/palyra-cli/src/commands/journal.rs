@@ -4,7 +4,9 @@ use clap::ValueEnum as _;
 use palyra_api::Client;
 use palyra_api::wire::{JournalEntry, Page, Status};
 use palyra_core::entry::{Answer, Entry, ErasedBlob, WhyActivated};
-use palyra_core::{ApprovalDecision, Clock, Ending, Posture, SystemClock, Timestamp, UserName};
+use palyra_core::{
+    ApprovalDecision, Clock, Ending, Posture, PresenceChange, SystemClock, Timestamp, UserName,
+};
 use serde_json::Value;
 
 use super::{keeping, proofs, restoring};
@@ -239,12 +241,17 @@ fn words(entry: &Entry) -> String {
             decided_by,
             reason,
             grant,
+            signed,
             ..
         } => {
             let decision = match (decision, grant) {
                 (ApprovalDecision::Allow, Some(grant)) => format!("allow, with {grant}"),
                 (ApprovalDecision::Allow, None) => "allow".to_owned(),
                 (ApprovalDecision::Deny, _) => "deny".to_owned(),
+            };
+            let decision = match signed {
+                Some(_) => format!("{decision}, signed,"),
+                None => decision,
             };
             match reason {
                 Some(reason) => format!("{decision} by {decided_by}: {}", safe::line(reason)),
@@ -338,6 +345,28 @@ fn words(entry: &Entry) -> String {
             missing,
             unknown,
         } => format!("{name}: {wrong} rows wrong, {missing} missing, {unknown} unknown"),
+        Entry::PresenceChanged { change, .. } => match change {
+            PresenceChange::Set { key } => format!("a passphrase was set; decisions by {key}"),
+            PresenceChange::Changed => "the passphrase was changed".to_owned(),
+            PresenceChange::Ended => "ended by the person, with the passphrase".to_owned(),
+            PresenceChange::GivenUp => "given up without the passphrase".to_owned(),
+            PresenceChange::Refused => "a wrong passphrase".to_owned(),
+        },
+        Entry::Notified {
+            approval,
+            way,
+            attempts,
+            failed,
+        } => {
+            let way = safe::line(way);
+            match failed {
+                None => format!("{way} was told of {approval} (tries: {attempts})"),
+                Some(why) => {
+                    let why = safe::line(why);
+                    format!("{way} was not told of {approval}: {why} (tries: {attempts})")
+                }
+            }
+        }
         Entry::KeyRotated { previous, next, .. } => format!("{next} after {previous}"),
         Entry::VaultChanged {
             generation, change, ..

@@ -8,7 +8,8 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::place;
-use crate::session::{Session, in_time};
+use crate::present;
+use crate::session::Session;
 use crate::table::{Cell, Column, Table};
 use crate::{safe, when};
 
@@ -36,8 +37,7 @@ pub(super) async fn run(action: &PosturesAction, session: &Session) -> Result<Ex
                 level,
                 posture: posture.wire().map(str::to_owned),
             };
-            let mut client = session.connect().await?;
-            in_time(client.post(PATH, &wish)).await?
+            present::post(session, PATH, &wish).await?
         }
     };
     output.answer(&page, |page| list(page, output))?;

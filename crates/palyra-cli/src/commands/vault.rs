@@ -19,7 +19,8 @@ use crate::args::{PutArgs, VaultAction};
 use crate::exit::{Exit, Meaning};
 use crate::failure::Failure;
 use crate::output::{BAD, GOOD, Output, WAITING};
-use crate::session::{Session, in_time};
+use crate::present;
+use crate::session::Session;
 use crate::table::{Cell, Column, Facts, Table};
 use crate::{folders, hidden, safe, stdin, when};
 
@@ -121,8 +122,7 @@ async fn post<B: serde::Serialize, T: serde::de::DeserializeOwned>(
     what: &str,
     body: &B,
 ) -> Result<T, Failure> {
-    let mut client = session.connect().await?;
-    in_time(client.post(&format!("{PATH}/{what}"), body)).await
+    present::post(session, &format!("{PATH}/{what}"), body).await
 }
 
 async fn put(args: &PutArgs, session: &Session) -> Result<(), Failure> {
@@ -234,11 +234,10 @@ async fn export(
         passphrase,
         confirmed: true,
     };
-    let mut client = session.connect().await?;
     // A passphrase is stretched, and many secrets take a while.
-    let answered: Result<VaultExported, ClientError> =
-        client.post(&format!("{PATH}/export"), &wish).await;
-    let bytes = decoded(&answered.map_err(Failure::from)?.file)?;
+    let path = format!("{PATH}/export");
+    let answered: VaultExported = present::post_unhurried(session, &path, &wish).await?;
+    let bytes = decoded(&answered.file)?;
     let mut written = folders::private_file()
         .write(true)
         .create_new(true)

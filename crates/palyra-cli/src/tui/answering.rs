@@ -114,7 +114,10 @@ impl State {
         }
         match dialog {
             // Any key closes it.
-            Dialog::Help | Dialog::Filter { .. } | Dialog::Length { .. } => Vec::new(),
+            Dialog::Help
+            | Dialog::Filter { .. }
+            | Dialog::Length { .. }
+            | Dialog::Passphrase { .. } => Vec::new(),
             Dialog::Reason { id, input, typed } => {
                 if key == Key::Letter('d') {
                     return self.send(id, no(input.given()));
@@ -246,6 +249,15 @@ impl State {
                     self.dialog = Some(Dialog::Length { id, input, wrong });
                 }
             },
+            // The letter decided before; this only says that it was the person.
+            Dialog::Passphrase {
+                id,
+                answer,
+                mut input,
+            } => {
+                self.sending = Some(id.clone());
+                return vec![Order::Prove(id, answer, input.take())];
+            }
             Dialog::Filter { .. } | Dialog::Help | Dialog::Cover { .. } => {}
         }
         Vec::new()
@@ -255,6 +267,8 @@ impl State {
     fn left(&mut self, dialog: Dialog) -> Vec<Order> {
         if let Dialog::Filter { before, .. } = dialog {
             self.set_filter(&before);
+        } else if let Dialog::Passphrase { .. } = dialog {
+            self.say("nothing was answered", Tone::Care);
         }
         Vec::new()
     }

@@ -3,6 +3,7 @@
 //! Enter only ever goes one step further. What decides is the letter that began it, pressed again
 //! when everything is on the screen.
 
+use palyra_api::wire::Decide;
 use palyra_core::{Span, render};
 
 use super::page::Page;
@@ -52,6 +53,17 @@ impl Input {
         }
     }
 
+    /// What was typed, taken out.
+    pub fn take(&mut self) -> Typed {
+        Typed(std::mem::take(&mut self.text).into())
+    }
+
+    /// One mark for each letter.
+    #[must_use]
+    pub fn marks(&self) -> String {
+        "•".repeat(self.text.chars().count())
+    }
+
     /// Takes the last letter back.
     pub fn pop(&mut self) {
         self.text.pop();
@@ -87,6 +99,24 @@ impl Reach {
             Self::Session => 's',
             Self::Window(_) => 't',
         }
+    }
+}
+
+/// A passphrase on its way to the daemon. It cannot be printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Typed(zeroize::Zeroizing<String>);
+
+impl Typed {
+    /// The text, for the one request it goes with.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Typed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Typed")
     }
 }
 
@@ -131,6 +161,15 @@ pub enum Dialog {
         /// What that one means.
         page: Page,
     },
+    /// Whether the person is there. The answer was chosen before, with its own letter.
+    Passphrase {
+        /// The approval.
+        id: String,
+        /// The answer that waits for it.
+        answer: Box<Decide>,
+        /// What is typed.
+        input: Input,
+    },
 }
 
 impl Dialog {
@@ -138,7 +177,8 @@ impl Dialog {
     #[must_use]
     pub fn about(&self) -> Option<&str> {
         match self {
-            Self::Help | Self::Filter { .. } => None,
+            // What is answered stays on the screen.
+            Self::Help | Self::Filter { .. } | Self::Passphrase { .. } => None,
             Self::Reason { id, .. } | Self::Length { id, .. } | Self::Cover { id, .. } => Some(id),
         }
     }
@@ -148,6 +188,7 @@ impl Dialog {
         match self {
             Self::Filter { input, .. }
             | Self::Length { input, .. }
+            | Self::Passphrase { input, .. }
             | Self::Reason {
                 input,
                 typed: false,

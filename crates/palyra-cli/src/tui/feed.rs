@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use palyra_api::wire::presence::PRESENCE_REQUIRED;
 use palyra_api::wire::{
     Approval, CallDetail, CallSummary, Decide, Grant, JournalEntry, Page, Status,
 };
@@ -13,8 +14,10 @@ use palyra_api::{Client, ClientError};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::Sender;
 
+use super::dialog::Typed;
 use super::state::{Detail, Order, Said, Tab};
 use crate::failure::Failure;
+use crate::present;
 use crate::safe;
 use crate::session::{Session, in_time};
 
@@ -137,13 +140,14 @@ pub async fn carry_out(order: Order, session: Session, to: Sender<Said>) {
                 why: in_words(&failure),
             },
         },
-        Order::Decide(id, answer) => match decide(&session, &id, &answer).await {
-            Ok(approval) => Said::Decided(Box::new(approval)),
-            Err(failure) => Said::NotDecided {
-                id,
-                why: in_words(&failure),
-            },
-        },
+        Order::Decide(id, answer) => {
+            let done = decide(&session, &id, &answer, None).await;
+            answered(done, id, Box::new(answer))
+        }
+        Order::Prove(id, answer, typed) => {
+            let done = decide(&session, &id, &answer, Some(typed)).await;
+            answered(done, id, answer)
+        }
     };
     let _ = tell(&to, said).await;
 }
@@ -170,8 +174,34 @@ async fn get<T: DeserializeOwned>(session: &Session, path: &str) -> Result<T, Fa
     in_time(client.get(path)).await
 }
 
-async fn decide(session: &Session, id: &str, answer: &Decide) -> Result<Approval, Failure> {
-    let mut client = session.connect().await?;
+/// How that went.
+fn answered(done: Result<Approval, Failure>, id: String, answer: Box<Decide>) -> Said {
+    match done {
+        Ok(approval) => Said::Decided(Box::new(approval)),
+        // What is typed next is in no core file of this process.
+        Err(failure) if present::asks_again(&failure) && present::unseen().is_ok() => {
+            let required = failure.code == PRESENCE_REQUIRED;
+            let wrong = (!required).then(|| safe::once(&failure.message).into_owned());
+            Said::AsksPassphrase { id, answer, wrong }
+        }
+        Err(failure) => Said::NotDecided {
+            id,
+            why: in_words(&failure),
+        },
+    }
+}
+
+async fn decide(
+    session: &Session,
+    id: &str,
+    answer: &Decide,
+    typed: Option<Typed>,
+) -> Result<Approval, Failure> {
+    let client = session.connect().await?;
+    let mut client = match typed {
+        Some(typed) => client.with_passphrase(typed.text()),
+        None => client,
+    };
     let path = format!("/api/v1/approvals/{id}/decide");
     in_time(client.post(&path, answer)).await
 }

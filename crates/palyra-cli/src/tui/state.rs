@@ -8,7 +8,7 @@ use std::time::Duration;
 use palyra_api::wire::{Approval, CallDetail, CallSummary, Decide, Grant, JournalEntry, Status};
 use palyra_core::Timestamp;
 
-use super::dialog::Dialog;
+use super::dialog::{Dialog, Typed};
 use super::list::List;
 use super::page::Page;
 use super::seen::{Entry, Risk, is_pending};
@@ -113,6 +113,15 @@ pub enum Said {
     },
     /// An answer was taken.
     Decided(Box<Approval>),
+    /// Before this answer is taken, a person has to say that they are there.
+    AsksPassphrase {
+        /// To what.
+        id: String,
+        /// Which answer.
+        answer: Box<Decide>,
+        /// What was wrong with the last passphrase, safe to print.
+        wrong: Option<String>,
+    },
     /// An answer was not taken.
     NotDecided {
         /// To what.
@@ -129,6 +138,8 @@ pub enum Order {
     Look(Tab, String),
     /// Send this answer.
     Decide(String, Decide),
+    /// Send it with the passphrase that was typed.
+    Prove(String, Box<Decide>, Typed),
     /// Leave.
     Quit,
 }

@@ -91,6 +91,14 @@ impl State {
                 self.decided(*question);
                 orders.extend(self.leaving.then_some(Order::Quit));
             }
+            Said::AsksPassphrase { id, answer, wrong } => {
+                (self.sending, self.leaving) = (None, false);
+                let input = Input::default();
+                self.dialog = Some(Dialog::Passphrase { id, answer, input });
+                if let Some(why) = wrong {
+                    self.say(&why, Tone::Bad);
+                }
+            }
             Said::NotDecided { id, why } => {
                 if self.sending.as_ref() == Some(&id) {
                     (self.sending, self.leaving) = (None, false);

@@ -268,6 +268,13 @@ fn draw_sentence(state: &State, y: u16, now: Timestamp, pen: &mut Pen<'_, '_>) {
         let typed = format!("/{}▏", safe::once(input.text()));
         return pen.row(y, vec![(format!(" {typed}"), Tone::Key)]);
     }
+    if let Some(Dialog::Passphrase { input, .. }) = &state.dialog {
+        let wrong = state.notice.as_ref().map(|notice| notice.text.as_str());
+        let wrong = wrong.map_or_else(String::new, |text| format!("{}  ", safe::once(text)));
+        let typed = format!(" {wrong}your passphrase: {}▏", input.marks());
+        let width = usize::from(state.size.0).saturating_sub(1);
+        return pen.row(y, vec![(fitted(&typed, width), Tone::Key)]);
+    }
     if let Some(notice) = &state.notice {
         let width = usize::from(state.size.0).saturating_sub(2);
         return pen.row(
@@ -321,6 +328,7 @@ fn keys(state: &State) -> Vec<Piece> {
         Some(Dialog::Reason { typed: true, .. }) => {
             &[("d", "deny"), ("e", "edit the reason"), ("Esc", "back")]
         }
+        Some(Dialog::Passphrase { .. }) => &[("Enter", "send the answer"), ("Esc", "do not")],
         Some(Dialog::Length { .. }) => &[("Enter", "go on"), ("Esc", "back")],
         Some(Dialog::Cover { reach, .. }) => match reach {
             super::dialog::Reach::Session => &[

@@ -10,6 +10,7 @@ pub mod judging;
 pub mod keeping;
 pub mod policy;
 pub mod postures;
+pub mod presence;
 pub mod proofs;
 pub mod quarantine;
 pub mod status;
@@ -100,6 +101,9 @@ pub fn router(gateway: GatewayService, about: About) -> Router {
         .route("/api/v1/grants/{id}", get(grants::show))
         .route("/api/v1/grants/{id}/revoke", post(grants::revoke))
         .route("/api/v1/postures", get(postures::list).post(postures::set))
+        .route("/api/v1/presence", get(presence::show).post(presence::set))
+        .route("/api/v1/presence/end", post(presence::end))
+        .route("/api/v1/presence/forget", post(presence::forget))
         .route("/api/v1/watch", get(watching::watch))
         .route("/api/v1/journal", get(journal::read))
         .route("/api/v1/policy", get(policy::overview))
@@ -154,7 +158,10 @@ impl FromRequestParts<App> for Who {
         match (headers.next(), headers.next()) {
             // A person does not come by an agent's client.
             (None, _) if channel != Channel::Cli => Err(not_for_a_person()),
-            (None, _) => Ok(Self(caller)),
+            (None, _) => Ok(Self(Caller {
+                presence: presence::given(&parts.headers)?,
+                ..caller
+            })),
             (Some(lowered), None) => {
                 let text = lowered.to_str().ok();
                 let name = text.and_then(|text| text.strip_prefix("agent:"));

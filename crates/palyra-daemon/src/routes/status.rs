@@ -36,6 +36,7 @@ pub(crate) async fn status(
     let gateway = app.gateway.clone();
     let principal = caller.principal.to_string();
     let vault = gateway.vault_overview(&caller)?;
+    let presence = gateway.presence(&caller)?;
     let overview = reading(move || gateway.overview(&caller)).await?;
     let (journal_state, stopped) = match overview.journal_state {
         JournalState::Writable => ("writable".to_owned(), None),
@@ -56,13 +57,14 @@ pub(crate) async fn status(
         )),
         Standing::Open => warnings.extend(stopped),
     }
+    warnings.extend(super::presence::warning(&presence));
     warnings.extend(app.about.warnings.iter().cloned());
     Ok(Json(Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
         started_at: app.about.started_at.to_string(),
         principal,
-        presence: "off".to_owned(),
+        presence: presence.mode.as_str().to_owned(),
         policy_version: overview.policy.policy_version,
         policy_number: overview.policy.number,
         policy_staged: policies

@@ -212,7 +212,7 @@ pub(crate) async fn audit(
 }
 
 /// A body, none of which is ever part of an error.
-async fn read<T: DeserializeOwned>(body: Body) -> Result<T, Refused> {
+pub(super) async fn read<T: DeserializeOwned>(body: Body) -> Result<T, Refused> {
     let bytes = whole_body(body, MOST_BODY).await?;
     serde_json::from_slice(&bytes).map_err(|error| {
         invalid(&format!(

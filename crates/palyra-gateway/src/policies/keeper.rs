@@ -76,6 +76,8 @@ pub(crate) struct Keeper {
     seen: tokio::sync::Mutex<Option<Digest>>,
     /// Whether what decides is what was in force last, or came into force since.
     certain: AtomicBool,
+    /// Whether persons prove that they are there: then a changed file alone puts nothing in force.
+    careful: AtomicBool,
 }
 
 impl Keeper {
@@ -109,6 +111,7 @@ impl Keeper {
             standing: RwLock::new(Arc::new(standing)),
             seen: tokio::sync::Mutex::default(),
             certain: AtomicBool::new(certain),
+            careful: AtomicBool::new(false),
         };
         if locked {
             keeper.announce();
@@ -306,6 +309,16 @@ impl Keeper {
         Ok(considered)
     }
 
+    /// Whether a change waits for a person.
+    pub(crate) fn stages(&self) -> bool {
+        self.place.staging || self.careful.load(Ordering::Acquire)
+    }
+
+    /// From now on every change waits for a person, or not.
+    pub(crate) fn be_careful(&self, careful: bool) {
+        self.careful.store(careful, Ordering::Release);
+    }
+
     async fn take_up(
         &self,
         digest: Digest,
@@ -320,7 +333,7 @@ impl Keeper {
             Considered::Unchanged
         } else if standing.set_aside == Some(digest) && why != WhyActivated::Reloaded {
             Considered::SetAside
-        } else if self.place.staging {
+        } else if self.stages() {
             self.stage(&bundle, &sources).await?;
             Considered::Staged
         } else {

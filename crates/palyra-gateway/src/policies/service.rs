@@ -39,7 +39,7 @@ impl GatewayService {
         let policies = &self.0.policies;
         PolicyOverview {
             folder: policies.place.folder.clone(),
-            staging: policies.place.staging,
+            staging: policies.stages(),
             standing: policies.standing(),
         }
     }
@@ -124,6 +124,7 @@ impl GatewayService {
         digest: Digest,
     ) -> Result<PolicyOverview, Refusal> {
         self.allowed(caller, Action::PolicyActivate, Resource::Daemon)?;
+        self.present(caller, "activate policies").await?;
         let (gateway, by) = (self.clone(), caller.principal.user().clone());
         self.to_its_end(async move { gateway.0.policies.activate_staged(digest, by).await })
             .await?;
@@ -141,6 +142,7 @@ impl GatewayService {
         to: Option<u64>,
     ) -> Result<PolicyOverview, Refusal> {
         self.allowed(caller, Action::PolicyRollback, Resource::Daemon)?;
+        self.present(caller, "go back to earlier policies").await?;
         let (gateway, by) = (self.clone(), caller.principal.user().clone());
         self.to_its_end(async move { gateway.0.policies.roll_back(to, by).await })
             .await?;

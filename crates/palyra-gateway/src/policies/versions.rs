@@ -183,6 +183,8 @@ fn next(mut beside: Beside, recorded: &Recorded) -> Option<Beside> {
         | Entry::Flooded { .. }
         | Entry::DaemonStarted { .. }
         | Entry::AppendedOnce { .. }
+        | Entry::PresenceChanged { .. }
+        | Entry::Notified { .. }
         | Entry::QuarantineRestored { .. } => return None,
     }
     Some(beside)

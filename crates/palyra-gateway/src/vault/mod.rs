@@ -18,7 +18,7 @@ pub use keeper::{Standing, Unlocking, VaultPlace};
 pub use keys::KeyFiles;
 pub use service::{Export, Import, Overview, Reveal, SecretValueOut};
 
-pub(crate) use keeper::VaultKeeper;
+pub(crate) use keeper::{VaultKeeper, blocking};
 
 use palyra_core::Digest;
 use palyra_core::entry::{Entry, Fold, Recorded, Row};

@@ -112,6 +112,7 @@ impl GatewayService {
     pub async fn lock_vault(&self, caller: &Caller) -> Result<Overview, Refusal> {
         self.allowed(caller, Action::VaultManage, Resource::Daemon)?;
         self.0.vault.close()?;
+        self.0.presence.forget_all();
         self.end_live_calls().await;
         self.0.vault.lock().await?;
         self.vault_overview(caller)
@@ -165,6 +166,7 @@ impl GatewayService {
                 format!("run `palyra vault get {secret}` at a terminal, and answer it"),
             ));
         }
+        self.present(caller, "see a secret").await?;
         let (vault, now) = (self.0.vault.vault()?, self.0.clock.now());
         let (asked, version) = (secret.clone(), wanted.version);
         let (value, info) = blocking(move || vault.get(&asked, version, now)).await?;
@@ -291,6 +293,7 @@ impl GatewayService {
                 "run `palyra vault export FILE --recipient age1…` at a terminal, and answer it",
             ));
         }
+        self.present(caller, "take secrets out").await?;
         let (vault, now) = (self.0.vault.vault()?, self.0.clock.now());
         let wrapping = match export {
             Export::Recipients(keys) => Wrapping::Recipients(keys),
@@ -447,7 +450,7 @@ impl GatewayService {
         Ok(())
     }
 
-    async fn accessed(
+    pub(crate) async fn accessed(
         &self,
         caller: &Caller,
         secret: SecretRef,

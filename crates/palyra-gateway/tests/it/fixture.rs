@@ -105,6 +105,8 @@ async fn gateway(
         people: People::of("", home.to_owned()),
         vault: palyra_gateway::vault::VaultPlace::key_file(own),
         egress: palyra_gateway::EgressSettings::default(),
+        presence: palyra_core::PresenceMode::Off,
+        give_up_presence: false,
     };
     let gateway = GatewayService::open(
         place,

@@ -2,6 +2,7 @@
 
 use palyra_core::entry::Entry;
 
+use super::answers::Answers;
 use super::{Completeness, Fault, KeyUsed, Place, Report, Trust};
 use crate::body;
 use crate::keys::Handover;
@@ -35,6 +36,7 @@ pub(super) struct Walk<'t> {
     buffer: Vec<u8>,
     complete: Vec<(u32, u64, Hash)>,
     pinned: Pinned,
+    answers: Answers,
     report: Report,
 }
 
@@ -101,6 +103,7 @@ impl<'t> Walk<'t> {
                 agrees: None,
                 differs: None,
             },
+            answers: Answers::default(),
             report: Report {
                 origin: signer.as_ref().map(|signer| signer.name().to_owned()),
                 after: tree.size(),
@@ -155,6 +158,9 @@ impl<'t> Walk<'t> {
         }
         if record.kind == ROTATED {
             self.rotate(record);
+        }
+        if let Some(wrong) = self.answers.look(record) {
+            self.fault(Place::Entry(record.seq), wrong);
         }
         let leaf = record.leaf(&mut self.buffer);
         self.pending.push(Some(leaf));

@@ -147,6 +147,8 @@ async fn answered(
         session: None,
         risk: None,
         detached: false,
+        approver: None,
+        people: 1,
     };
     asking
         .request_approval(Stream::Approval(approval.clone()), question)
@@ -159,6 +161,7 @@ async fn answered(
             reason: None,
             from: None,
             grant: None,
+            signed: None,
         };
         let stream = Stream::Approval(approval.clone());
         journal

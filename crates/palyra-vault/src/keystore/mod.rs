@@ -6,7 +6,7 @@ mod credential;
 mod file;
 #[cfg(any(target_os = "macos", windows, test))]
 mod native;
-mod passphrase;
+pub(crate) mod passphrase;
 #[cfg(target_os = "linux")]
 mod secret_service;
 
@@ -139,14 +139,14 @@ pub fn native(vault: &str) -> Result<std::sync::Arc<dyn KeyStore>, KeyStoreError
 }
 
 /// A failure of the operating system, as one of the store.
-fn away(kind: KeyStoreKind, error: &impl std::fmt::Display) -> KeyStoreError {
+pub(crate) fn away(kind: KeyStoreKind, error: &impl std::fmt::Display) -> KeyStoreError {
     KeyStoreError::Away {
         kind,
         why: error.to_string(),
     }
 }
 
-fn damaged(kind: KeyStoreKind, why: &str) -> KeyStoreError {
+pub(crate) fn damaged(kind: KeyStoreKind, why: &str) -> KeyStoreError {
     KeyStoreError::Damaged {
         kind,
         why: why.to_owned(),

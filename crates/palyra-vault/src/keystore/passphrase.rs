@@ -17,13 +17,13 @@ use crate::seal::{Bound, open_key, seal};
 const FILE: &str = "vault.passphrase";
 const KIND: KeyStoreKind = KeyStoreKind::Passphrase;
 /// 64 MiB twice over: about an eighth of a second where this was measured.
-const MEMORY: u32 = 64 * 1024;
-const PASSES: u32 = 2;
+pub(crate) const MEMORY: u32 = 64 * 1024;
+pub(crate) const PASSES: u32 = 2;
 /// A file that asks for more is not ours: it would have the daemon run out of memory.
 const MOST_MEMORY: u32 = 1024 * 1024;
 const MOST_PASSES: u32 = 64;
 /// The fewest characters.
-const SHORTEST: usize = 8;
+pub(crate) const SHORTEST: usize = 8;
 
 /// A passphrase on its way to the store: it cannot be printed or copied.
 pub struct Passphrase(Zeroizing<String>);
@@ -86,9 +86,7 @@ impl PassphraseStore {
         };
         let kept: Kept = serde_json::from_slice(&bytes)
             .map_err(|_| damaged(KIND, "`vault.passphrase` cannot be read"))?;
-        let sane = kept.kdf == "argon2id"
-            && (8..=MOST_MEMORY).contains(&kept.memory)
-            && (1..=MOST_PASSES).contains(&kept.passes);
+        let sane = is_sane(&kept.kdf, kept.memory, kept.passes);
         sane.then_some(Some(kept)).ok_or_else(|| {
             damaged(
                 KIND,
@@ -203,6 +201,11 @@ impl KeyStore for PassphraseStore {
     }
 }
 
+/// Whether a file asks for what we do, and for no more than this machine has.
+pub(crate) fn is_sane(kdf: &str, memory: u32, passes: u32) -> bool {
+    kdf == "argon2id" && (8..=MOST_MEMORY).contains(&memory) && (1..=MOST_PASSES).contains(&passes)
+}
+
 fn bound() -> Bound {
     Bound::to(&[b"passphrase"])
 }
@@ -213,7 +216,13 @@ fn decode(text: &str) -> Result<Vec<u8>, KeyStoreError> {
         .map_err(|_| damaged(KIND, "`vault.passphrase` cannot be read"))
 }
 
-fn stretch(text: &str, salt: &[u8], memory: u32, passes: u32) -> Result<Key, KeyStoreError> {
+/// The key that a passphrase becomes with this salt.
+pub(crate) fn stretch(
+    text: &str,
+    salt: &[u8],
+    memory: u32,
+    passes: u32,
+) -> Result<Key, KeyStoreError> {
     let failed = |error: argon2::Error| away(KIND, &error);
     let params = argon2::Params::new(memory, passes, 1, Some(32)).map_err(failed)?;
     let argon = argon2::Argon2::new(argon2::Algorithm::Argon2id, argon2::Version::V0x13, params);

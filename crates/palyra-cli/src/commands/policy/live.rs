@@ -15,6 +15,7 @@ use super::sources::Sources;
 use crate::exit::Meaning;
 use crate::failure::Failure;
 use crate::output::{BAD, COMMAND, DIM, GOOD, Output, PLAIN, STRONG, WAITING};
+use crate::present;
 use crate::session::{Session, in_time};
 use crate::table::{Cell, Column, Facts, Table};
 use crate::{safe, when};
@@ -233,8 +234,7 @@ pub(super) async fn roll_back(number: Option<u64>, session: &Session) -> Result<
 }
 
 async fn change(session: &Session, verb: &str, body: &impl Serialize) -> Result<(), Failure> {
-    let mut client = session.connect().await?;
-    let done: PolicyChanged = in_time(client.post(&format!("{PATH}/{verb}"), body)).await?;
+    let done: PolicyChanged = present::post(session, &format!("{PATH}/{verb}"), body).await?;
     session.output.answer(&done, changed)?;
     if let Some(staged) = &done.now.staged {
         let next = format!("palyra policy activate {}", safe::line(&staged.digest));

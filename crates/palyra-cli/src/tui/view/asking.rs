@@ -55,7 +55,7 @@ pub(super) fn draw(state: &State, dialog: &Dialog, area: Rect, pen: &mut Pen<'_,
         return;
     };
     match dialog {
-        Dialog::Help | Dialog::Filter { .. } => {}
+        Dialog::Help | Dialog::Filter { .. } | Dialog::Passphrase { .. } => {}
         Dialog::Reason { input, typed, .. } => {
             head("Deny", question, area, pen);
             let hint = match typed {

@@ -1,0 +1,106 @@
+//! Whether each answer of a person is signed as its question demanded, and each grant is the one that
+//! was signed.
+
+use std::collections::HashMap;
+
+use palyra_core::entry::Entry;
+use palyra_core::json::canonical_bytes;
+use palyra_core::{
+    ApprovalId, ApproverKey, CallId, Digest, PresenceChange, Question, RecordedDigest,
+};
+
+use crate::body;
+use crate::proof::EntryRecord;
+
+/// A question that nobody has answered yet.
+struct Asked {
+    approval: ApprovalId,
+    call: CallId,
+    digest: RecordedDigest,
+    approver: Option<ApproverKey>,
+}
+
+/// What was asked, and whose signature answers need.
+#[derive(Default)]
+pub(super) struct Answers {
+    asked: HashMap<String, Asked>,
+    /// The key of the passphrase that is set.
+    key: Option<ApproverKey>,
+    /// Grants that were signed, until they are made.
+    terms: HashMap<String, Digest>,
+}
+
+impl Answers {
+    /// Looks at the next entry; what is wrong with it.
+    pub(super) fn look(&mut self, record: &EntryRecord<'_>) -> Option<&'static str> {
+        match record.kind {
+            "approval_requested" | "approval_decided" | "presence_changed" | "grant_made" => {}
+            "approval_expired" | "approval_cancelled" | "approval_superseded" => {
+                self.asked.remove(record.stream);
+                return None;
+            }
+            _ => return None,
+        }
+        // One that cannot be read is named elsewhere.
+        let entry = body::decode(record.seq, record.body).ok()?;
+        match &entry {
+            Entry::ApprovalRequested {
+                call,
+                digest,
+                approver,
+                ..
+            } => {
+                let asked = Asked {
+                    approval: record.stream.parse().ok()?,
+                    call: call.clone(),
+                    digest: *digest,
+                    approver: *approver,
+                };
+                self.asked.insert(record.stream.to_owned(), asked);
+                None
+            }
+            Entry::PresenceChanged { change, .. } => {
+                self.changed(change);
+                None
+            }
+            Entry::GrantMade { terms } => {
+                let signed = self.terms.remove(terms.id.as_str())?;
+                let made = serde_json::to_value(terms).ok()?;
+                let same = Digest::of(&canonical_bytes(&made)) == signed;
+                (!same).then_some("is another grant than the one that its person signed")
+            }
+            answer => self.answered(record.stream, answer),
+        }
+    }
+
+    const fn changed(&mut self, change: &PresenceChange) {
+        match change {
+            PresenceChange::Set { key } => self.key = Some(*key),
+            PresenceChange::Ended | PresenceChange::GivenUp => self.key = None,
+            PresenceChange::Changed | PresenceChange::Refused => {}
+        }
+    }
+
+    fn answered(&mut self, stream: &str, answer: &Entry) -> Option<&'static str> {
+        let Entry::ApprovalDecided { signed, grant, .. } = answer else {
+            return None;
+        };
+        let signed = signed.as_deref();
+        if let (Some(grant), Some(terms)) = (grant, signed.and_then(|signed| signed.terms)) {
+            self.terms.insert(grant.to_string(), terms);
+        }
+        if self.key.is_some() && signed.map(|signed| signed.key) != self.key {
+            return Some("is an answer without the signature of the person whose key was set");
+        }
+        // What was asked before this segment is not here to be compared.
+        let asked = self.asked.remove(stream)?;
+        let question = Question {
+            approval: &asked.approval,
+            call: &asked.call,
+            digest: &asked.digest,
+            approver: asked.approver.as_ref(),
+        };
+        let holds = question.is_answered_by(answer);
+        (!holds).then_some("is an answer that its person did not sign")
+    }
+}
