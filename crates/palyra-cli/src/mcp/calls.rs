@@ -136,7 +136,7 @@ impl Hearing {
                     waits_for = None;
                     "running".clone_into(&mut state);
                 }
-                Some(CallEvent::Output { .. }) => {}
+                Some(CallEvent::Output { .. } | CallEvent::Connection { .. }) => {}
                 Some(CallEvent::Finished { result }) => {
                     // The end of the stream frees the connection.
                     let _ = events.next().await;
