@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod advising;
 pub mod budget;
 pub mod calls;
 pub mod changes;

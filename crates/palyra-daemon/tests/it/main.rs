@@ -19,6 +19,7 @@ mod exec;
 mod floods;
 mod grants;
 mod guarantees;
+mod hook;
 mod keeping;
 mod keys;
 mod lifecycle;

@@ -178,6 +178,8 @@ impl House {
             said: None,
             detached,
             patience: std::time::Duration::ZERO,
+            advice: None,
+            bound_to: None,
         };
         self.gateway.call(by, wanted).await.unwrap()
     }
@@ -244,6 +246,7 @@ impl House {
         match &report.conclusion {
             Conclusion::Denied(denial) => denial.code.as_str().to_owned(),
             Conclusion::Executed { .. } => "executed".to_owned(),
+            Conclusion::Advised { .. } => "advised".to_owned(),
         }
     }
 
