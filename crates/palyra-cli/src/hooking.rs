@@ -3,7 +3,7 @@
 //! A command is a program run in the sandbox. Reading and writing a file is the same file read or
 //! written, whoever does it. Everything else is not known, and what is not known is not allowed.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path};
 
 use crate::commands::PASSED_ON;
 use serde_json::{Map, Value, json};
@@ -27,16 +27,11 @@ pub fn amounts_to(tool: &str, input: &Map<String, Value>, cwd: Option<&str>) -> 
     let text = |name: &str| input.get(name).and_then(Value::as_str);
     let missing = |name: &str| Amounts::Unknown(format!("`{tool}` says no `{name}`"));
     let file = |name: &str, ours: &'static str| match text(name) {
-        Some(path) => Amounts::File(ours, json!({ "path": path })),
+        Some(path) => of_file(ours, path, cwd),
         None => missing(name),
     };
     // A search without a folder is one of where the client stands.
-    let folder = || {
-        Amounts::File(
-            "palyra.fs.list",
-            json!({ "path": text("path").or(cwd).unwrap_or(".") }),
-        )
-    };
+    let folder = |ours: &'static str| of_file(ours, text("path").unwrap_or("."), cwd);
     match tool {
         "Bash" => match text("command") {
             Some(command) => Amounts::Command(run(command, input, cwd)),
@@ -44,9 +39,11 @@ pub fn amounts_to(tool: &str, input: &Map<String, Value>, cwd: Option<&str>) -> 
         },
         "Read" => file("file_path", "palyra.fs.read"),
         "NotebookRead" => file("notebook_path", "palyra.fs.read"),
-        "Glob" | "Grep" | "LS" => folder(),
+        "Glob" | "LS" => folder("palyra.fs.list"),
+        // It reads whatever is in there.
+        "Grep" => folder("palyra.fs.read"),
         "Write" => match (text("file_path"), text("content")) {
-            (Some(path), Some(content)) => written(path, content),
+            (Some(path), Some(content)) => written(path, content, cwd),
             (None, _) => missing("file_path"),
             (_, None) => missing("content"),
         },
@@ -55,7 +52,7 @@ pub fn amounts_to(tool: &str, input: &Map<String, Value>, cwd: Option<&str>) -> 
             None => missing("file_path"),
         },
         "NotebookEdit" => match text("notebook_path") {
-            Some(path) => written(path, text("new_source").unwrap_or_default()),
+            Some(path) => written(path, text("new_source").unwrap_or_default(), cwd),
             None => missing("notebook_path"),
         },
         ours if ours.starts_with("mcp__palyra__") => Amounts::Ours,
@@ -100,16 +97,44 @@ fn run(command: &str, input: &Map<String, Value>, cwd: Option<&str>) -> Value {
     arguments.into()
 }
 
-fn written(path: &str, content: &str) -> Amounts {
-    let arguments = json!({ "path": path, "content": content, "create_parents": true });
-    Amounts::File("palyra.fs.write", arguments)
+/// The file that the client means, whatever the folder it stands in.
+fn meant(path: &str, cwd: Option<&str>) -> Result<String, Amounts> {
+    let given = Path::new(path);
+    // By way of a link, what is above is not what the text says.
+    if given.components().any(|part| part == Component::ParentDir) {
+        return Err(Amounts::Unknown("write the path without `..`".to_owned()));
+    }
+    match (given.is_absolute(), cwd) {
+        (true, _) => Ok(path.to_owned()),
+        (false, Some(cwd)) => Ok(Path::new(cwd).join(given).display().to_string()),
+        (false, None) => Err(Amounts::Unknown(
+            "the client does not say where it stands".to_owned(),
+        )),
+    }
+}
+
+fn of_file(ours: &'static str, path: &str, cwd: Option<&str>) -> Amounts {
+    match meant(path, cwd) {
+        Ok(path) => Amounts::File(ours, json!({ "path": path })),
+        Err(unknown) => unknown,
+    }
+}
+
+fn written(path: &str, content: &str, cwd: Option<&str>) -> Amounts {
+    match meant(path, cwd) {
+        Ok(path) => {
+            let arguments = json!({ "path": path, "content": content, "create_parents": true });
+            Amounts::File("palyra.fs.write", arguments)
+        }
+        Err(unknown) => unknown,
+    }
 }
 
 /// The file as it would be afterwards, so that a person sees what changes.
 fn edited(path: &str, input: &Map<String, Value>, cwd: Option<&str>) -> Amounts {
-    let whole = match cwd {
-        Some(cwd) => Path::new(cwd).join(path),
-        None => PathBuf::from(path),
+    let whole = match meant(path, cwd) {
+        Ok(whole) => whole,
+        Err(unknown) => return unknown,
     };
     // What cannot be read now is new, or not the client's to edit either.
     let mut content = std::fs::read_to_string(whole).unwrap_or_default();
@@ -130,7 +155,7 @@ fn edited(path: &str, input: &Map<String, Value>, cwd: Option<&str>) -> Amounts 
             (false, false) => content.replacen(old, new, 1),
         };
     }
-    written(path, &content)
+    written(path, &content, cwd)
 }
 
 #[cfg(test)]
@@ -158,7 +183,7 @@ mod tests {
         );
         assert_eq!(
             of("Grep", json!({})),
-            Amounts::File("palyra.fs.list", json!({"path": "/w"}))
+            Amounts::File("palyra.fs.read", json!({"path": "/w/."}))
         );
         assert_eq!(of("mcp__palyra__palyra_echo", json!({})), Amounts::Ours);
         for unknown in [

@@ -149,6 +149,7 @@ impl Drive {
         arguments: Commitment,
         approval: &mut Option<ApprovalId>,
     ) -> Result<Permit, NotPermitted> {
+        self.would_be_let_here().await?;
         self.facts.posture = self.gateway.posture(&self.facts)?;
         if let Some(permit) = self.under_a_grant() {
             return Ok(permit);
@@ -182,6 +183,22 @@ impl Drive {
                 "propose the call again",
             ))),
         }
+    }
+
+    /// What a client does by itself is nothing that a call would not be let do: before anybody is
+    /// asked, since no answer changes that.
+    async fn would_be_let_here(&self) -> Result<(), Denial> {
+        let (Some(Advice::Native), AnyPlan::File(plan)) = (self.advice, &self.plan) else {
+            return Ok(());
+        };
+        let refused = self.gateway.sandbox.would_refuse(plan).await;
+        refused.map_or(Ok(()), |why| {
+            Err(Denial::new(
+                DenialCode::DeniedByPolicy,
+                why,
+                "see `[[files]]` in palyra.toml for what calls may do with files",
+            ))
+        })
     }
 
     /// The permit under a grant that is in force, if policy honours it. One that it does not honour

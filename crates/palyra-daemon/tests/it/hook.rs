@@ -200,6 +200,38 @@ fn what_cannot_be_decided_is_blocked() {
             "{tool}: {said} {why}"
         );
     }
+    // What no call sees, the client is not let see either: by its name, by a link, or in a folder.
+    let workspace = daemon.workspace();
+    std::fs::write(workspace.join(".env"), "KEY=1").unwrap();
+    std::os::unix::fs::symlink(".env", workspace.join("plain.txt")).unwrap();
+    std::os::unix::fs::symlink("/etc/hostname", workspace.join("host.txt")).unwrap();
+    std::fs::write(workspace.join("open.txt"), "x").unwrap();
+    for (tool, input) in [
+        ("Read", json!({ "file_path": workspace.join(".env") })),
+        ("Read", json!({ "file_path": workspace.join("plain.txt") })),
+        ("Read", json!({ "file_path": workspace.join("host.txt") })),
+        ("Grep", json!({ "pattern": "KEY" })),
+        (
+            "Write",
+            json!({ "file_path": workspace.join(".git/hooks/pre-commit"), "content": "x" }),
+        ),
+    ] {
+        let (said, why) = decision(&hook(&daemon, "claude-code", tool, &input));
+        assert!(
+            said == "deny" && !why.contains("waits"),
+            "{tool} {input}: {said} {why}"
+        );
+    }
+    // The control: what is beside them is read, by name or from where the client stands.
+    for path in [workspace.join("open.txt"), "open.txt".into()] {
+        let read = hook(
+            &daemon,
+            "claude-code",
+            "Read",
+            &json!({ "file_path": path }),
+        );
+        assert_eq!(decision(&read).0, "allow");
+    }
     // A client without rewriting never runs a command by itself.
     let (said, why) = decision(&hook(&daemon, "codex", "Bash", &json!({ "command": "ls" })));
     assert!(
