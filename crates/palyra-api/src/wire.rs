@@ -230,6 +230,65 @@ pub struct CallRequest {
     pub patience_ms: Option<u64>,
 }
 
+/// A call that was decided about before, by the token that was given for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RedeemCall {
+    /// The token. It is used up by this.
+    pub redeem: String,
+}
+
+/// What an agent's client is about to do with a tool of its own, as the call that it amounts to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AdviceRequest {
+    /// Which tool of ours it amounts to.
+    pub tool: String,
+    /// Its arguments.
+    #[schema(value_type = Object)]
+    pub arguments: Value,
+    /// What the agent says about it; see [`CallRequest::said`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said: Option<String>,
+    /// Whether the client can be told to run something else: then it is to run here.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rewritable: bool,
+}
+
+impl AdviceRequest {
+    /// The call.
+    #[must_use]
+    pub fn call(self) -> CallRequest {
+        CallRequest {
+            tool: self.tool,
+            arguments: self.arguments,
+            workspace: None,
+            window: None,
+            said: self.said,
+            detach: true,
+            patience_ms: None,
+        }
+    }
+}
+
+/// The answer to an agent's client.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AdviceAnswer {
+    /// `allow`, `deny`, or `pending` when a person is asked.
+    pub decision: String,
+    /// The record of this.
+    pub call_id: String,
+    /// With `allow` and `rewritable`: what to run it by, once, within two minutes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+    /// Why not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<Problem>,
+    /// Which approval waits, or was answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval_id: Option<String>,
+}
+
 /// How large a terminal is, in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

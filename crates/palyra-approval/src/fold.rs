@@ -40,6 +40,7 @@ impl Fold for ApprovalsFold {
             | Entry::Admitted { .. }
             | Entry::Finished { .. }
             | Entry::Attested { .. }
+            | Entry::Advised { .. }
             | Entry::Closed { .. }
             | Entry::Interrupted
             | Entry::GrantMade { .. }
@@ -212,6 +213,7 @@ fn end(record: &mut ApprovalRecord, recorded: &Recorded) {
         | Entry::Admitted { .. }
         | Entry::Finished { .. }
         | Entry::Attested { .. }
+        | Entry::Advised { .. }
         | Entry::Closed { .. }
         | Entry::Interrupted
         | Entry::AgentAdded { .. }

@@ -4,6 +4,7 @@
 //! [`crate::commands`]. Examples live in [`crate::help`] and lead every help text.
 
 mod approvals;
+mod hook;
 mod journal;
 mod mcp;
 mod policy;
@@ -19,6 +20,7 @@ pub use self::approvals::{
     Approvals, ApprovalsAction, CoverArg, DecisionArg, Grants, GrantsAction, PostureArg, Postures,
     PosturesAction, Presence, PresenceAction, ReachArg,
 };
+pub use self::hook::{ClientArg, Hook};
 pub use self::journal::{
     Attest, AttestAction, Erase, Journal, JournalAction, Restore, TailFilter, Verify, WhatArg,
 };
@@ -91,6 +93,8 @@ pub enum Command {
     Calls(Calls),
     /// List the calls that wait for your answer; allow or deny them
     Approvals(Approvals),
+    /// Decide what an agent's client is about to do by itself (its hook runs this)
+    Hook(Hook),
     /// Serve the tools to an agent's MCP client
     Mcp(Mcp),
     /// Answer what waits and watch what runs, on one screen: inbox, calls, grants, journal
@@ -143,6 +147,7 @@ impl Command {
             Self::Attest(attest) => &attest.whom,
             Self::Quarantine(quarantine) => &quarantine.whom,
             Self::Mcp(mcp) => &mcp.whom,
+            Self::Hook(hook) => &hook.whom,
             Self::Vault(vault) => &vault.whom,
         };
         whom.agent.as_ref()
@@ -229,10 +234,13 @@ pub struct Exec {
     /// Do not wait for a person: the question stays, and this same command runs after a yes
     #[arg(long, conflicts_with = "interactive")]
     pub detach: bool,
+    /// Run what was decided about before, by the token that the hook gave for it
+    #[arg(long, value_name = "TOKEN", exclusive = true)]
+    pub call: Option<String>,
     /// The program and its arguments; put `--` before them
     #[arg(
         value_name = "PROG",
-        required = true,
+        required_unless_present = "call",
         trailing_var_arg = true,
         value_hint = clap::ValueHint::CommandWithArguments
     )]
@@ -461,6 +469,7 @@ pub enum StateArg {
     Failed,
     SandboxUnavailable,
     Interrupted,
+    Advised,
 }
 
 /// `palyra completions`.

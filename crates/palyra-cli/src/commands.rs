@@ -8,6 +8,7 @@ mod calls;
 mod doctor;
 mod exec;
 mod grants;
+mod hook;
 mod in_place;
 mod init;
 pub(crate) mod journal;
@@ -18,12 +19,14 @@ mod postures;
 mod presence;
 mod proofs;
 mod quarantine;
+mod redeem;
 mod restoring;
 mod shell;
 mod status;
 mod tools;
 mod vault;
 
+pub(crate) use self::exec::PASSED_ON;
 use serde::de::DeserializeOwned;
 
 use crate::args::Command;
@@ -54,6 +57,7 @@ pub async fn run(command: Command, output: Output) -> Result<Exit, Failure> {
         Command::Tools(args) => tools::run(&args.action, &session()?).await,
         Command::Calls(args) => calls::run(&args.action, &session()?).await,
         Command::Approvals(args) => approvals::run(&args.action, &session()?).await,
+        Command::Hook(args) => hook::run(&args, &session()?).await,
         Command::Mcp(args) => mcp::run(&args.action, &session()?).await,
         Command::Tui => tui::run(&session()?).await,
         Command::Grants(args) => grants::run(&args.action, &session()?).await,

@@ -104,6 +104,13 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "palyra hook",
+        &[(
+            "palyra hook claude-code --as agent:claude",
+            "what its hook runs",
+        )],
+    ),
+    (
         "palyra mcp",
         &[(
             "palyra mcp serve --as agent:claude",
@@ -116,7 +123,7 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("palyra mcp serve --as agent:claude", "tools for that agent"),
             (
                 "palyra mcp serve --as agent:ci --patience 5s",
-                "for a client that gives up sooner",
+                "for an impatient client",
             ),
         ],
     ),

@@ -19,6 +19,7 @@ pub mod failure;
 pub mod folders;
 pub mod help;
 pub mod hidden;
+pub mod hooking;
 pub mod mcp;
 pub mod network;
 pub mod output;

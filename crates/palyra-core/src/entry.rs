@@ -276,6 +276,18 @@ pub enum Entry {
         /// Why.
         denial: Denial,
     },
+    /// An agent's client was told that it may do this by itself. Nothing ran here, and nothing is
+    /// attested: what the client then did, it did outside. Nothing follows in the call's stream.
+    Advised {
+        /// Whether the client was told to have it run here instead, as a call of its own.
+        rewritten: bool,
+        /// The approval whose yes this rests on; it is spent unless the call is still to come.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        approval: Option<ApprovalId>,
+        /// The grant that this rests on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        grant: Option<GrantId>,
+    },
     /// An admitted call had no attestation when the daemon started: it may or may not have run.
     Interrupted,
     /// Contents of a call that is over were erased for good. In the call's stream, in the
@@ -513,6 +525,7 @@ impl Entry {
             Self::Finished { .. } => "finished",
             Self::Attested { .. } => "attested",
             Self::Closed { .. } => "closed",
+            Self::Advised { .. } => "advised",
             Self::Interrupted => "interrupted",
             Self::BlobErased { .. } => "blob_erased",
             Self::AgentAdded { .. } => "agent_added",

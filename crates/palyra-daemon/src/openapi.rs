@@ -4,8 +4,8 @@ use palyra_api::wire;
 use utoipa::OpenApi;
 
 use crate::routes::{
-    agents, approvals, calls, doctor, grants, journal, judging, keeping, policy, postures,
-    presence, proofs, quarantine, status, tools, vault, watching,
+    advising, agents, approvals, calls, doctor, grants, journal, judging, keeping, policy,
+    postures, presence, proofs, quarantine, status, tools, vault, watching,
 };
 
 /// The whole API.
@@ -44,6 +44,7 @@ use crate::routes::{
         vault::import,
         vault::audit,
         calls::call,
+        advising::advise,
         calls::list,
         calls::show,
         calls::input,

@@ -82,6 +82,8 @@ pub enum CallState {
     SandboxUnavailable,
     /// The daemon ended while it ran.
     Interrupted,
+    /// It did not run here: an agent's client was told that it may do it by itself.
+    Advised,
 }
 
 impl CallState {
@@ -101,6 +103,7 @@ impl CallState {
             Self::Failed => "failed",
             Self::SandboxUnavailable => "sandbox_unavailable",
             Self::Interrupted => "interrupted",
+            Self::Advised => "advised",
         }
     }
 
@@ -209,6 +212,7 @@ impl Fold for CallsFold {
             | Entry::Admitted { .. }
             | Entry::Finished { .. }
             | Entry::Closed { .. }
+            | Entry::Advised { .. }
             | Entry::Interrupted
             | Entry::BlobErased { .. } => Some(recorded.stream.clone()),
             Entry::Attested { .. }
@@ -311,6 +315,7 @@ fn next(mut row: CallRow, recorded: &Recorded) -> CallRow {
             row.state = CallState::after_denial(denial.code);
             row.code = Some(denial.code.as_str().to_owned());
         }
+        Entry::Advised { .. } => row.state = CallState::Advised,
         Entry::Interrupted => row.state = CallState::Interrupted,
         Entry::BlobErased { blobs, .. } => {
             row.erased.extend(blobs.iter().map(|blob| blob.kind));

@@ -14,9 +14,9 @@ use palyra_core::corridor::{
 use palyra_core::entry::Answer;
 use palyra_core::json::canonical_bytes;
 use palyra_core::{
-    ApprovalId, Blob, BlobKind, CallId, Clock, Commitment, ConnectionRecord, Denial, DenialCode,
-    Ending, ExecutionReport, Facts, GrantId, Principal, ReplyPlan, Timestamp, ToolAttestation,
-    ToolProposal,
+    ApprovalId, Blob, BlobKind, CallDigest, CallId, Clock, Commitment, ConnectionRecord, Denial,
+    DenialCode, Ending, ExecutionReport, Facts, Grant, GrantId, Principal, ReplyPlan, Timestamp,
+    ToolAttestation, ToolProposal,
 };
 use palyra_journal::{CallRecorder, JournalError};
 use palyra_policy::PolicyEngine;
@@ -24,6 +24,7 @@ use palyra_sandbox::{LiveInput, OutputChunk};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
+use crate::advising::Advice;
 use crate::changes::Change;
 use crate::handle::CallShared;
 use crate::networked::{Network, Networked};
@@ -67,6 +68,7 @@ impl CallReport {
     pub(crate) fn was_cut_short(&self) -> bool {
         match &self.conclusion {
             Conclusion::Denied(_) => true,
+            Conclusion::Advised { .. } => false,
             Conclusion::Executed { attestation, .. } => {
                 matches!(attestation.report.ending, Ending::Cancelled { .. })
             }
@@ -86,6 +88,11 @@ pub enum Conclusion {
     },
     /// It was not.
     Denied(Denial),
+    /// It was not, and its caller was told that it may do this by itself, or have it run here.
+    Advised {
+        /// Exactly this call.
+        digest: CallDigest,
+    },
 }
 
 /// A call on its way.
@@ -104,6 +111,8 @@ pub(crate) struct Drive {
     pub(crate) detached: bool,
     /// How long a caller who does not wait waits all the same.
     pub(crate) patience: Duration,
+    /// Nothing is to be run: a client only asks whether it may.
+    pub(crate) advice: Option<Advice>,
 }
 
 impl Drive {
@@ -122,7 +131,10 @@ impl Drive {
         let mut approval = None;
         let permitted = self.permit(committed, &mut approval).await;
         let conclusion = match permitted {
-            Ok(permit) => self.carry_out(permit).await,
+            Ok(permit) => match self.advice {
+                None => self.carry_out(permit).await,
+                Some(advice) => self.advise(permit, advice).await,
+            },
             Err(NotPermitted::Denied(denial)) => Conclusion::Denied(self.close(denial).await),
             // Turned away before anything was journaled: the recorder is dropped unwritten.
             Err(NotPermitted::Flooded(denial)) => Conclusion::Denied(denial),
@@ -143,6 +155,7 @@ impl Drive {
         if let AnyPlan::Process(plan) = &self.plan {
             self.gateway.settings.egress.check(plan)?;
         }
+        self.would_be_let_here().await?;
         self.facts.posture = self.gateway.posture(&self.facts)?;
         if let Some(permit) = self.under_a_grant() {
             return Ok(permit);
@@ -176,6 +189,22 @@ impl Drive {
                 "propose the call again",
             ))),
         }
+    }
+
+    /// What a client does by itself is nothing that a call would not be let do: before anybody is
+    /// asked, since no answer changes that.
+    async fn would_be_let_here(&self) -> Result<(), Denial> {
+        let (Some(Advice::Native), AnyPlan::File(plan)) = (self.advice, &self.plan) else {
+            return Ok(());
+        };
+        let refused = self.gateway.sandbox.would_refuse(plan).await;
+        refused.map_or(Ok(()), |why| {
+            Err(Denial::new(
+                DenialCode::DeniedByPolicy,
+                why,
+                "see `[[files]]` in palyra.toml for what calls may do with files",
+            ))
+        })
     }
 
     /// The permit under a grant that is in force, if policy honours it. One that it does not honour
@@ -417,6 +446,22 @@ impl Drive {
             Ok(PolicyAnswer::Run { .. })
         );
         runs.then_some(id)
+    }
+
+    /// Records that a client may do this. The permit ends here, unspent.
+    async fn advise(&mut self, permit: Permit, advice: Advice) -> Conclusion {
+        drop(permit);
+        let digest = *self.facts.digest();
+        let backing = self.facts.grant.as_ref().map(Grant::backing);
+        let to_come = advice == Advice::Rewritten;
+        let recorded = self
+            .recorder
+            .advise(&digest, backing.as_ref(), to_come)
+            .await;
+        match recorded {
+            Ok(()) => Conclusion::Advised { digest },
+            Err(denial) => Conclusion::Denied(self.close(denial).await),
+        }
     }
 
     /// Admits, executes and attests.

@@ -172,7 +172,7 @@ impl GatewayService {
 const fn ends(recorded: &Recorded) -> bool {
     matches!(
         recorded.entry,
-        Entry::Attested { .. } | Entry::Closed { .. } | Entry::Interrupted
+        Entry::Attested { .. } | Entry::Closed { .. } | Entry::Advised { .. } | Entry::Interrupted
     )
 }
 

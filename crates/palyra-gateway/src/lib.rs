@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod advising;
 pub mod budget;
 pub mod calls;
 pub mod changes;

@@ -9,8 +9,8 @@ use palyra_approval::{Inbox, LiveGrants, Postures};
 use palyra_core::entry::{Entry, Stream};
 use palyra_core::facts::Origin;
 use palyra_core::{
-    AgentName, CallId, CanonicalJson, Channel, Clock, Denial, DenialCode, DeviceId, DigestKey,
-    Facts, FsRule, PresenceMode, Principal, RunId, SessionId, ToolProposal, Window,
+    AgentName, CallDigest, CallId, CanonicalJson, Channel, Clock, Denial, DenialCode, DeviceId,
+    DigestKey, Facts, FsRule, PresenceMode, Principal, RunId, SessionId, ToolProposal, Window,
 };
 use palyra_effects::Identity;
 use palyra_egress::Egress;
@@ -22,6 +22,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::advising::{Advice, Tokens};
 use crate::budget::{Budget, Usage};
 use crate::changes::{Change, Changes};
 use crate::detaching::Detached;
@@ -39,7 +40,7 @@ use crate::tools::{Place, Registry, unknown};
 use crate::vault::{VaultKeeper, VaultPlace};
 use crate::waiting::Waiting;
 use crate::waking::Waking;
-use crate::{detaching, feeding, granting, postures, recovery, workspace};
+use crate::{advising, detaching, feeding, granting, postures, recovery, workspace};
 
 /// How the gateway behaves.
 #[derive(Debug, Clone)]
@@ -141,6 +142,10 @@ pub struct ProposedCall {
     pub detached: bool,
     /// How long it waits all the same, before it leaves its question.
     pub patience: Duration,
+    /// Nothing is to be run: a client only asks whether it may.
+    pub advice: Option<Advice>,
+    /// Only if it is exactly this call.
+    pub bound_to: Option<CallDigest>,
 }
 
 /// How long what a caller says may be.
@@ -168,6 +173,7 @@ pub(crate) struct Inner {
     pub(crate) presence: Presence,
     pub(crate) latest: Latest,
     pub(crate) detached: Detached,
+    pub(crate) tokens: Tokens,
     pub(crate) changes: Changes,
     inbox: Mutex<Inbox>,
     postures: RwLock<Postures>,
@@ -268,6 +274,7 @@ impl GatewayService {
             presence,
             latest,
             detached,
+            tokens: Tokens::default(),
             changes: Changes::default(),
             inbox: Mutex::new(inbox),
             postures: RwLock::new(postures),
@@ -368,6 +375,7 @@ impl GatewayService {
             let cut = said.floor_char_boundary(MOST_SAID);
             said.get(..cut).unwrap_or_default().to_owned()
         });
+        advising::is_bound_to(wanted.bound_to.as_ref(), &facts)?;
         tracing::debug!(
             call = %facts.call,
             tool = %facts.tool,
@@ -409,6 +417,7 @@ impl GatewayService {
             input,
             detached,
             patience: wanted.patience,
+            advice: wanted.advice,
         };
         self.0
             .changes

@@ -134,6 +134,7 @@ impl Fold for AgentsFold {
             | Entry::Admitted { .. }
             | Entry::Finished { .. }
             | Entry::Attested { .. }
+            | Entry::Advised { .. }
             | Entry::Closed { .. }
             | Entry::Interrupted
             | Entry::PolicyActivated { .. }

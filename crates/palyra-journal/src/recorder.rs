@@ -135,6 +135,62 @@ impl CallRecorder {
         Ok(())
     }
 
+    /// A client was told that it may do this by itself, and nothing runs here. A yes for once is
+    /// spent with that, as by an admission, unless the call is still `to_come`.
+    ///
+    /// # Errors
+    /// It could not be made durable, or what it rests on is over.
+    pub async fn advise(
+        &mut self,
+        digest: &CallDigest,
+        backing: Option<&Backing>,
+        to_come: bool,
+    ) -> Result<(), Denial> {
+        let call = self.call.clone();
+        self.is_about(&call)?;
+        let (approval, grant, rests_on) = self.resting_on(digest, backing)?;
+        let advised = Entry::Advised {
+            rewritten: to_come,
+            approval,
+            grant,
+        };
+        let rests_on = rests_on.filter(|_| !to_come);
+        let written = self.write(vec![advised], rests_on, Vec::new()).await;
+        written.map_err(|error| not_in_force(error, backing))?;
+        self.ended = true;
+        Ok(())
+    }
+
+    /// What an execution rests on, and the append that holds only while that is so.
+    fn resting_on(
+        &self,
+        digest: &CallDigest,
+        backing: Option<&Backing>,
+    ) -> Result<(Option<ApprovalId>, Option<GrantId>, Option<StreamAppend>), Denial> {
+        Ok(match backing {
+            None => (None, None, None),
+            Some(Backing::Once(approval)) => {
+                self.is_allowed(approval, digest)?;
+                let spend = StreamAppend {
+                    stream: Stream::Approval(approval.clone()),
+                    expected: Expected::Revision(ANSWERED),
+                    entries: vec![Entry::GrantSpent {
+                        call: self.call.clone(),
+                    }],
+                };
+                (Some(approval.clone()), None, Some(spend))
+            }
+            Some(Backing::Standing(grant)) => {
+                let in_force = StreamAppend {
+                    stream: Stream::Grant(grant.clone()),
+                    expected: Expected::Revision(IN_FORCE),
+                    entries: Vec::new(),
+                };
+                (None, Some(grant.clone()), Some(in_force))
+            }
+        })
+    }
+
     fn keep(&mut self, blob: Blob) -> Commitment {
         let committed = Committed::from(blob);
         let commitment = committed.commitment;
@@ -231,28 +287,7 @@ impl CallRecorder {
 impl Admits for CallRecorder {
     async fn admit(&mut self, intent: Intent<'_>) -> Result<(), Denial> {
         self.is_about(intent.call)?;
-        let (approval, grant, rests_on) = match intent.grant {
-            None => (None, None, None),
-            Some(Backing::Once(approval)) => {
-                self.is_allowed(approval, intent.digest)?;
-                let spend = StreamAppend {
-                    stream: Stream::Approval(approval.clone()),
-                    expected: Expected::Revision(ANSWERED),
-                    entries: vec![Entry::GrantSpent {
-                        call: self.call.clone(),
-                    }],
-                };
-                (Some(approval.clone()), None, Some(spend))
-            }
-            Some(Backing::Standing(grant)) => {
-                let in_force = StreamAppend {
-                    stream: Stream::Grant(grant.clone()),
-                    expected: Expected::Revision(IN_FORCE),
-                    entries: Vec::new(),
-                };
-                (None, Some(grant.clone()), Some(in_force))
-            }
-        };
+        let (approval, grant, rests_on) = self.resting_on(intent.digest, intent.grant)?;
         let admitted = Entry::Admitted {
             digest: intent.digest.recorded(&self.call),
             plan: *intent.plan,
@@ -260,19 +295,7 @@ impl Admits for CallRecorder {
             grant,
         };
         let outcome = self.write(vec![admitted], rests_on, Vec::new()).await;
-        outcome.map_err(|error| match (&error, intent.grant) {
-            (JournalError::Conflict { stream, .. }, Some(Backing::Once(approval)))
-                if stream == approval.as_str() =>
-            {
-                spent(approval)
-            }
-            (JournalError::Conflict { stream, .. }, Some(Backing::Standing(grant)))
-                if stream == grant.as_str() =>
-            {
-                over(grant)
-            }
-            _ => unavailable(error),
-        })
+        outcome.map_err(|error| not_in_force(error, intent.grant))
     }
 }
 
@@ -328,6 +351,23 @@ fn with_words<'a>(
         None => whole = serde_json::json!({ "error": message }),
     }
     std::borrow::Cow::Owned(whole)
+}
+
+/// Why an append that rests on a yes did not go through.
+fn not_in_force(error: JournalError, backing: Option<&Backing>) -> Denial {
+    match (&error, backing) {
+        (JournalError::Conflict { stream, .. }, Some(Backing::Once(approval)))
+            if stream == approval.as_str() =>
+        {
+            spent(approval)
+        }
+        (JournalError::Conflict { stream, .. }, Some(Backing::Standing(grant)))
+            if stream == grant.as_str() =>
+        {
+            over(grant)
+        }
+        _ => unavailable(error),
+    }
 }
 
 fn spent(approval: &ApprovalId) -> Denial {

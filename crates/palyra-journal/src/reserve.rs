@@ -194,6 +194,7 @@ const fn is_no_beginning(entry: &Entry) -> bool {
         | Entry::GrantMade { .. }
         | Entry::GrantSpent { .. }
         | Entry::Admitted { .. }
+        | Entry::Advised { .. }
         | Entry::AgentAdded { .. }
         | Entry::PolicyActivated { .. }
         | Entry::PolicyStaged { .. }

@@ -38,6 +38,7 @@ const fn matters(entry: &Entry) -> bool {
         Entry::Proposed { .. }
         | Entry::Decided { .. }
         | Entry::ApprovalRequested { .. }
+        | Entry::Advised { .. }
         | Entry::ApprovalDecided { .. }
         | Entry::ApprovalExpired
         | Entry::ApprovalCancelled { .. }

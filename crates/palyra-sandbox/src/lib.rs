@@ -55,6 +55,7 @@ mod live;
 mod lookout;
 mod masks;
 mod output;
+mod outside;
 mod pins;
 mod probing;
 mod process;

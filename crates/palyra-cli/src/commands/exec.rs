@@ -24,9 +24,12 @@ const TOOL: &str = "palyra.process.run";
 
 /// What a program sees of the caller's environment unless told otherwise: enough to be found and
 /// to speak to its terminal.
-const PASSED_ON: [&str; 5] = ["PATH", "LANG", "LC_ALL", "TERM", "TZ"];
+pub(crate) const PASSED_ON: [&str; 5] = ["PATH", "LANG", "LC_ALL", "TERM", "TZ"];
 
 pub(super) async fn run(args: &Exec, session: &Session) -> Result<Exit, Failure> {
+    if let Some(token) = &args.call {
+        return super::redeem::run(token, session).await;
+    }
     let meant = Meant::new(args, |name| std::env::var_os(name))?;
     let given = args
         .workspace

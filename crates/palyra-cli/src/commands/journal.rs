@@ -301,6 +301,10 @@ fn words(entry: &Entry) -> String {
         }
         Entry::Attested { attestation } => attestation.attestation_id.to_string(),
         Entry::Closed { denial } => format!("{}: {}", denial.code.as_str(), denial.reason),
+        Entry::Advised { rewritten, .. } => match rewritten {
+            true => "the client was told to run it here; nothing ran yet".to_owned(),
+            false => "the client may do it by itself, outside of Palyra; not attested".to_owned(),
+        },
         Entry::Interrupted => "the daemon ended while it ran".to_owned(),
         Entry::BlobErased { blobs, by, reason } => erased(blobs, by, reason.as_deref()),
         Entry::AgentAdded {

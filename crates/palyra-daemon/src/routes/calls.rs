@@ -16,7 +16,7 @@ use bytes::Bytes;
 use http_body_util::BodyExt;
 use palyra_api::wire::{
     CallDetail, CallEvent, CallInput, CallRequest, CallResult, CallSummary, ErrorBody, InputTaken,
-    Outcome, OutputStream, Page, Problem,
+    Outcome, OutputStream, Page, Problem, RedeemCall,
 };
 use palyra_core::json::NotCanonical;
 use palyra_core::{BlobKind, CanonicalJson, Ending, RunErrorKind};
@@ -49,8 +49,33 @@ pub(crate) async fn call(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Refused> {
-    let (whole, request): (CanonicalJson, CallRequest) = typed_body(body).await?;
-    let wanted = ProposedCall {
+    let (whole, request): (CanonicalJson, serde_json::Value) = typed_body(body).await?;
+    let handle = match request.get("redeem") {
+        Some(_) => {
+            let token: RedeemCall = meant(request)?;
+            app.gateway.redeem(&caller, &token.redeem).await?
+        }
+        None => {
+            let request: CallRequest = meant(request)?;
+            app.gateway.call(&caller, wanted(&whole, request)?).await?
+        }
+    };
+    let streamed = headers
+        .get(ACCEPT)
+        .is_some_and(|kind| kind == "application/x-ndjson");
+    if streamed {
+        return Ok(event_stream(handle));
+    }
+    let report = handle.finish().await?;
+    Ok(Json(result(&report)).into_response())
+}
+
+fn meant<T: DeserializeOwned>(request: serde_json::Value) -> Result<T, Refused> {
+    serde_json::from_value(request).map_err(|error| not_json(&error.to_string()))
+}
+
+pub(super) fn wanted(whole: &CanonicalJson, request: CallRequest) -> Result<ProposedCall, Refused> {
+    Ok(ProposedCall {
         tool: request.tool,
         arguments: whole
             .member("arguments")
@@ -60,16 +85,9 @@ pub(crate) async fn call(
         said: request.said,
         detached: request.detach,
         patience: Duration::from_millis(request.patience_ms.unwrap_or_default()),
-    };
-    let handle = app.gateway.call(&caller, wanted).await?;
-    let streamed = headers
-        .get(ACCEPT)
-        .is_some_and(|kind| kind == "application/x-ndjson");
-    if streamed {
-        return Ok(event_stream(handle));
-    }
-    let report = handle.finish().await?;
-    Ok(Json(result(&report)).into_response())
+        advice: None,
+        bound_to: None,
+    })
 }
 
 #[utoipa::path(
@@ -325,6 +343,8 @@ fn result(report: &Arc<CallReport>) -> CallResult {
         attestation: None,
     };
     match &report.conclusion {
+        // Not how a call ends: those who ask for advice are answered elsewhere.
+        Conclusion::Advised { .. } => result.outcome = outcome(CallState::Advised),
         Conclusion::Denied(denial) => {
             result.outcome = outcome(CallState::after_denial(denial.code));
             result.problem = Some(Problem {
@@ -398,9 +418,11 @@ const fn outcome(state: CallState) -> Outcome {
         CallState::Cancelled => Outcome::Cancelled,
         CallState::SandboxUnavailable => Outcome::SandboxUnavailable,
         CallState::Interrupted => Outcome::Interrupted,
-        CallState::Failed | CallState::Proposed | CallState::Waiting | CallState::Admitted => {
-            Outcome::Failed
-        }
+        CallState::Advised
+        | CallState::Failed
+        | CallState::Proposed
+        | CallState::Waiting
+        | CallState::Admitted => Outcome::Failed,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Requests in, answers out. Each handler asks the gateway one question.
 
+pub mod advising;
 pub mod agents;
 pub mod approvals;
 pub mod calls;
@@ -92,6 +93,7 @@ pub fn router(gateway: GatewayService, about: About) -> Router {
         .route("/api/v1/calls/{id}/input", post(calls::input))
         .route("/api/v1/calls/{id}/attestation", get(proofs::attestation))
         .route("/api/v1/calls/{id}/erase", post(keeping::erase))
+        .route("/api/v1/advice", post(advising::advise))
         .route("/api/v1/approvals", get(approvals::list))
         .route("/api/v1/approvals/stats", get(approvals::stats))
         .route("/api/v1/approvals/{id}", get(approvals::show))

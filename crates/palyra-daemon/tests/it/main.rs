@@ -20,6 +20,7 @@ mod exec;
 mod floods;
 mod grants;
 mod guarantees;
+mod hook;
 mod keeping;
 mod keys;
 mod lifecycle;

@@ -176,6 +176,7 @@ fn next(mut beside: Beside, recorded: &Recorded) -> Option<Beside> {
         | Entry::Admitted { .. }
         | Entry::Finished { .. }
         | Entry::Attested { .. }
+        | Entry::Advised { .. }
         | Entry::Closed { .. }
         | Entry::Interrupted
         | Entry::AgentAdded { .. }

@@ -181,6 +181,8 @@ impl House {
             said: None,
             detached,
             patience: std::time::Duration::ZERO,
+            advice: None,
+            bound_to: None,
         };
         self.gateway.call(by, wanted).await.unwrap()
     }
@@ -247,6 +249,7 @@ impl House {
         match &report.conclusion {
             Conclusion::Denied(denial) => denial.code.as_str().to_owned(),
             Conclusion::Executed { .. } => "executed".to_owned(),
+            Conclusion::Advised { .. } => "advised".to_owned(),
         }
     }
 

@@ -59,6 +59,8 @@ async fn a_tool_that_is_not_listed_is_not_there() {
         said: None,
         detached: false,
         patience: std::time::Duration::ZERO,
+        advice: None,
+        bound_to: None,
     };
     let typo = |caller| house.gateway.call(caller, wanted("palyra.process.rum"));
     let agents = typo(&house.agent).await.err().unwrap();
