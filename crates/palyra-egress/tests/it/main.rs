@@ -6,6 +6,7 @@
     reason = "a test stops at the first thing that is not as it should be"
 )]
 
+mod clients;
 mod doors;
 mod injecting;
 mod limits;
