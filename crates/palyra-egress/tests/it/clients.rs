@@ -113,7 +113,7 @@ async fn curl_python_and_node_carry_a_secret_that_they_never_had() {
         format!("curl {curl} --noproxy '*' --resolve api.example:$PORT:127.66.1.1 \"$URL\"");
     let by_socks = format!("curl {curl} --proxy socks5h://${{https_proxy#http://}} \"$URL\"");
     for (needed, run, script) in [
-        ("curl", ["sh", "-c"], &by_proxy[..]),
+        ("curl", ["sh", "-c"], by_proxy.as_str()),
         ("curl", ["sh", "-c"], &direct),
         ("curl", ["sh", "-c"], &by_socks),
         ("python3", ["python3", "-c"], python),
