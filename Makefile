@@ -37,10 +37,12 @@ attacks: ## every attack on the sandbox, the daemon and policy, with its control
 	@$(READY); cargo build --workspace --locked --bins; \
 	cargo test --locked -p palyra-sandbox --test it -- --nocapture --test-threads=1; \
 	cargo test --locked -p palyra-daemon --test it -- attacks:: tool_is_no_principal --nocapture --test-threads=1; \
+	cargo test --locked -p palyra-egress --test it -- --nocapture --test-threads=1; \
 	cargo test --locked -p palyra-policy --test it -- attacks --nocapture --test-threads=1; \
 	cargo test --locked -p palyra-effects --test it -- --nocapture --test-threads=1
 
-fuzz: ## 10,000 random policy sets, 50,000 spoiled journals (./test does 500, 300), every bit of a vault
+fuzz: ## 10,000 random policy sets, 50,000 spoiled journals, 500,000 messages (./test does 500, 300, 500), every bit of a vault
 	@$(READY); PALYRA_FUZZ_CASES=50000 cargo test --locked -p palyra-journal --test it -- fuzzing::; \
 	PALYRA_POLICY_CASES=10000 cargo test --locked -p palyra-policy --test it -- hostile:: slices::; \
+	PALYRA_EGRESS_CASES=500000 cargo test --release --locked -p palyra-egress --lib -- fuzzing::; \
 	PALYRA_VAULT_SPOILS=all cargo test --release --locked -p palyra-vault --test it -- spoiled::

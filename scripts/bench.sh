@@ -11,6 +11,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=scripts/prepare.sh
 . scripts/prepare.sh
 use_target_dir
+prepare_peers
 
 results="$CARGO_TARGET_DIR/bench.json"
 mkdir -p "$CARGO_TARGET_DIR"

@@ -33,6 +33,14 @@ tmux tmux
 NEEDS
 }
 
+# Outside programs that `make bench` compares with. Optional: what is missing is not compared with.
+bench_needs() {
+    cat <<'NEEDS'
+socat socat
+tinyproxy tinyproxy
+NEEDS
+}
+
 # Which series of a client a distribution's release is tested with, as apt spells it. A release has
 # one series for its whole life, so a mirror that has another is not the one that was meant.
 client_pins() {
@@ -165,9 +173,14 @@ prepare_build() {
 }
 
 # Outside clients: installed under CI, only named otherwise.
-prepare_clients() {
-    local packages=() command package
-    while read -r command package; do packages+=("$package"); done < <(client_needs | missing)
+prepare_clients() { prepare_outside client_needs tests; }
+
+# The same for what benches compare with.
+prepare_peers() { prepare_outside bench_needs "comparisons in benches"; }
+
+prepare_outside() {
+    local needs="$1" what="$2" packages=() command package
+    while read -r command package; do packages+=("$package"); done < <("$needs" | missing)
     if [ "${#packages[@]}" -eq 0 ]; then return 0; fi
     if [ -n "${CI:-}" ]; then
         local release pins=()
@@ -176,7 +189,7 @@ prepare_clients() {
         say "missing, to be installed: ${pins[*]}"
         apt_install "${pins[@]}"
     else
-        say "tests that need ${packages[*]} will not run; to add: sudo apt-get install -y ${packages[*]}"
+        say "$what that need ${packages[*]} will not run; to add: sudo apt-get install -y ${packages[*]}"
     fi
 }
 

@@ -136,7 +136,7 @@ impl Call {
     pub(crate) fn speech(&self, to: &Allowed) -> Speech {
         match to.speech() {
             Speech::Http if to.port() != 80 && self.terminates(to) => Speech::Any,
-            speech => speech,
+            speech @ (Speech::Tls | Speech::Http | Speech::Any) => speech,
         }
     }
 }

@@ -219,7 +219,8 @@ impl Conversation {
             Looks::Http => http::answer(&refusal),
             Looks::Other | Looks::Unclear => Vec::new(),
         };
-        crate::farewell::say(self.client, &answer).await;
+        // Recorded before it is told: a client that is told may be the last of its call.
         self.open.end(Err(refusal)).await;
+        crate::farewell::say(self.client, &answer).await;
     }
 }

@@ -171,7 +171,7 @@ proptest! {
         let text = String::from_utf8_lossy(&bytes[..end]).to_lowercase();
         let lines: Vec<&str> = text.split("\r\n").collect();
         let bare = |line: &&str| line.contains('\n') || line.contains('\r') || line.contains('\0');
-        prop_assert!(!lines.iter().any(|line| bare(&line)));
+        prop_assert!(!lines.iter().any(bare));
         prop_assert_eq!(lines.iter().filter(|line| line.is_empty()).count(), 2);
         let count = |name: &str| lines.iter().filter(|line| line.starts_with(name)).count();
         prop_assert!(count("host:") <= 1);

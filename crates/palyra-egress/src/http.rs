@@ -26,7 +26,7 @@ use crate::ledger::Open;
 use crate::metered::Metered;
 use crate::refusal::{EgressCode, Refusal};
 use crate::rewound::Rewound;
-use crate::rules::{Allowed, at, normal_path};
+use crate::rules::{Allowed, Speech, at, normal_path};
 use crate::swap;
 use crate::upgrade::switch;
 use crate::watched::Watched;
@@ -259,7 +259,12 @@ impl Leg {
             }
             (None, Some((host, port))) => {
                 let host = self.call.names.meant(host);
-                self.call.rules.decide(host, port)?
+                let to = self.call.rules.decide(host, port)?;
+                if self.call.speech(&to) == Speech::Tls {
+                    let why = format!("only TLS is spoken with `{}`; use CONNECT", to.at());
+                    return Err(Refusal::new(EgressCode::NotTls, why));
+                }
+                to
             }
             (None, None) => {
                 let why = "this is a proxy: it takes CONNECT, whole URLs and SOCKS 5";
@@ -443,11 +448,20 @@ fn told(error: &hyper::Error) -> String {
     text
 }
 
+/// A WebSocket is carried on. Anything else is not asked for: in HTTP/2 there would be requests that
+/// nobody reads.
 fn asks_for_upgrade(headers: &HeaderMap) -> bool {
-    let tokens = headers.get_all(CONNECTION).iter();
-    let tokens = tokens.filter_map(|value| value.to_str().ok());
-    let mut tokens = tokens.flat_map(|value| value.split(','));
-    tokens.any(|token| token.trim().eq_ignore_ascii_case("upgrade"))
+    let has = |name: HeaderName, word: &str| {
+        let values = headers.get_all(name).iter();
+        let values = values.filter_map(|value| value.to_str().ok());
+        let mut tokens = values.flat_map(|value| value.split(','));
+        tokens.any(|token| token.trim().eq_ignore_ascii_case(word))
+    };
+    let only = headers.get_all(UPGRADE).iter().count() == 1
+        && headers
+            .get(UPGRADE)
+            .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"));
+    has(CONNECTION, "upgrade") && only
 }
 
 /// Removes what is between two neighbours only.

@@ -33,10 +33,10 @@ pub(crate) async fn serve(call: &Arc<Call>, mut client: TcpStream) {
         },
         Err(_) => {
             let refusal = Refusal::too_slow("the client's first word");
-            farewell::say(client, &http::answer(&refusal)).await;
-            call.ledger
-                .refused(EgressVia::Connect, "", 0, refusal)
-                .await;
+            let words = http::answer(&refusal);
+            let via = EgressVia::Connect;
+            call.ledger.refused(via, "", 0, refusal).await;
+            farewell::say(client, &words).await;
         }
     }
 }
@@ -70,8 +70,9 @@ async fn by_http(call: &Arc<Call>, mut client: TcpStream, mut first: Vec<u8>) {
         }
         Err(refusal) => {
             let (via, name) = claimed(&first);
-            farewell::say(client, &http::answer(&refusal)).await;
+            let words = http::answer(&refusal);
             call.ledger.refused(via, &name, 0, refusal).await;
+            farewell::say(client, &words).await;
         }
     }
 }
@@ -97,8 +98,8 @@ async fn by_socks(call: &Arc<Call>, mut client: TcpStream, mut first: Vec<u8>) {
         Ok(target) => tunnel(call, client, first, target, EgressVia::Socks).await,
         Err(refusal) => {
             let reply = socks::reply(refusal.code.socks_reply());
-            farewell::say(client, &reply).await;
             call.ledger.refused(EgressVia::Socks, "", 0, refusal).await;
+            farewell::say(client, &reply).await;
         }
     }
 }
@@ -171,8 +172,8 @@ async fn tunnel(
                 | EgressVia::Direct
                 | EgressVia::Lookup => http::answer(&refusal),
             };
-            farewell::say(client, &words).await;
-            return open.end(Err(refusal)).await;
+            open.end(Err(refusal)).await;
+            return farewell::say(client, &words).await;
         }
     };
     let done = match via {

@@ -83,8 +83,8 @@ async fn turn_away(call: &Arc<Call>, client: TcpStream, door: Door, refusal: Ref
         Door::Proxy => (EgressVia::Connect, 0, crate::http::answer(&refusal)),
         Door::Forward(port) => (EgressVia::Direct, port, Vec::new()),
     };
-    crate::farewell::say(client, &words).await;
     call.ledger.refused(via, "", port, refusal).await;
+    crate::farewell::say(client, &words).await;
 }
 
 /// Answers lookups over UDP until the call ends.
@@ -165,8 +165,8 @@ async fn forward(call: &Arc<Call>, client: TcpStream, port: u16) {
     let to = match decided {
         Ok(to) => to,
         Err(refusal) => {
-            crate::relay::reset(client);
-            return open.end(Err(refusal)).await;
+            open.end(Err(refusal)).await;
+            return crate::relay::reset(client);
         }
     };
     open.ruled(to.rule());

@@ -40,6 +40,7 @@ fn the_corridor_is_walked_by_the_rooms_we_know() {
         "Decides for Noted in palyra-gateway",
         "Decides for PolicyEngine in palyra-policy",
         "Executes for FileRunner in palyra-sandbox",
+        "Executes for Networked in palyra-gateway",
         "Executes for ProcessRunner in palyra-sandbox",
         "Executes for Replies in palyra-gateway",
     ];

@@ -265,3 +265,10 @@ async fn a_host_that_speaks_first_is_heard() {
     stream.read_exact(&mut banner).await.unwrap();
     assert_eq!(&banner, b"SSH-2.0-host\r\n");
 }
+
+#[tokio::test]
+async fn the_machines_own_resolver_knows_the_machine() {
+    use palyra_egress::{HostResolver, Resolve};
+    let found = HostResolver.lookup(&"localhost".parse().unwrap()).await;
+    assert!(found.unwrap().iter().all(std::net::IpAddr::is_loopback));
+}

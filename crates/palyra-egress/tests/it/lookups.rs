@@ -1,7 +1,7 @@
 //! The resolver answers for allowed names alone, and never asks anybody.
 
 use hickory_proto::op::{Edns, Message, Query, ResponseCode};
-use hickory_proto::rr::{RData, RecordType};
+use hickory_proto::rr::RecordType;
 use palyra_core::EgressVia;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
@@ -28,10 +28,7 @@ async fn ask(net: &Net, message: &Message) -> Message {
 }
 
 fn addresses(answer: &Message) -> Vec<String> {
-    let data = answer.answers.iter().map(|record| match &record.data {
-        RData::A(address) => address.to_string(),
-        other => panic!("{other}"),
-    });
+    let data = answer.answers.iter().map(|record| record.data.to_string());
     data.collect()
 }
 

@@ -23,8 +23,23 @@ fn provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
+/// Makes an answer of a request, head and body.
+type Answers = Arc<dyn Fn(&[u8]) -> Vec<u8> + Send + Sync>;
+
 impl SecureHost {
+    /// One that echoes.
     pub(crate) async fn named(name: &str) -> Self {
+        let echo = |request: &[u8]| {
+            let words = format!(
+                "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n",
+                request.len()
+            );
+            [words.as_bytes(), request].concat()
+        };
+        Self::answering(name, Arc::new(echo)).await
+    }
+
+    pub(crate) async fn answering(name: &str, answers: Answers) -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
@@ -53,9 +68,10 @@ impl SecureHost {
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let (acceptor, got) = (acceptor.clone(), Arc::clone(&got));
+                let answers = Arc::clone(&answers);
                 tokio::spawn(async move {
                     if let Ok(stream) = acceptor.accept(stream).await {
-                        serve(stream, &got).await;
+                        serve(stream, &got, &answers).await;
                     }
                 });
             }
@@ -71,6 +87,7 @@ impl SecureHost {
 async fn serve(
     mut stream: tokio_rustls::server::TlsStream<tokio::net::TcpStream>,
     got: &Mutex<Vec<u8>>,
+    answers: &Answers,
 ) {
     let mut bytes = vec![0; 64 * 1024];
     let mut head: Vec<u8> = Vec::new();
@@ -86,8 +103,7 @@ async fn serve(
         if head.len() < end + 4 + length.unwrap_or(0) {
             continue;
         }
-        let words = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", head.len());
-        let answer = [words.as_bytes(), &head].concat();
+        let answer = answers(&head);
         if stream.write_all(&answer).await.is_err() {
             return;
         }

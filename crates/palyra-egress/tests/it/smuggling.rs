@@ -81,6 +81,13 @@ async fn a_request_that_could_be_two_is_none() {
 async fn what_the_host_gets_is_one_request_for_each_that_was_judged() {
     let (net, host) = network(None).await;
     let at = format!("api.example:{}", host.port);
+    // A change to HTTP/2 is not passed on: there would be requests that nobody reads.
+    let change = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n";
+    let text = format!("GET http://{at}/ HTTP/1.1\r\nHost: {at}\r\n{change}\r\n");
+    assert!(net.say(&text).await.contains("200 OK"));
+    let got = host.got().to_lowercase();
+    assert!(!got.contains("upgrade") && !got.contains("h2c"), "{got}");
+    host.got.lock().unwrap().clear();
     // The second hides in a body; the third is on the same connection, and judged.
     let hidden = "GET http://evil.example/ HTTP/1.1\r\nHost: evil.example\r\n\r\n";
     let text = format!(
@@ -187,6 +194,16 @@ async fn methods_and_paths_are_held_to_the_rules() {
     let _ = read_all(&mut stream).await;
     net.refused("not_http").await;
     assert_eq!(host.got().matches("GET ").count(), 2);
+}
+
+#[tokio::test]
+async fn a_whole_url_does_not_lead_past_tls() {
+    let (mut net, host) = network(Some(EgressScheme::Tls)).await;
+    let at = format!("api.example:{}", host.port);
+    let text = format!("GET http://{at}/ HTTP/1.1\r\nHost: {at}\r\n\r\n");
+    assert!(net.say(&text).await.contains("not_tls"));
+    net.refused("not_tls").await;
+    assert_eq!(host.came(), 0);
 }
 
 #[tokio::test]
