@@ -216,7 +216,7 @@ impl Conversation {
     async fn refuse(self, refusal: Refusal) {
         let answer = match looks(&self.first) {
             Looks::Tls => alert(refusal.code).to_vec(),
-            Looks::Http => http::answer(&refusal),
+            Looks::Http => crate::answer::answer(&refusal),
             Looks::Other | Looks::Unclear => Vec::new(),
         };
         // Recorded before it is told: a client that is told may be the last of its call.

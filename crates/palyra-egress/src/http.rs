@@ -5,12 +5,10 @@ use std::convert::Infallible;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt, Full};
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::client::conn::http1::SendRequest;
-use hyper::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, UPGRADE};
+use hyper::header::{HOST, HeaderValue, UPGRADE};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Uri, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -20,19 +18,18 @@ use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
+use crate::answer::{Body, Fault, answer, empty, refused_response};
 use crate::call::{Call, HEAD_TIME};
 use crate::head::{self, MOST_HEAD};
 use crate::ledger::Open;
 use crate::metered::Metered;
+use crate::neighbours::{asks_for_upgrade, drop_hop_by_hop};
 use crate::refusal::{EgressCode, Refusal};
 use crate::rewound::Rewound;
 use crate::rules::{Allowed, Speech, at, normal_path};
 use crate::swap;
 use crate::upgrade::switch;
 use crate::watched::Watched;
-
-type Fault = Box<dyn std::error::Error + Send + Sync>;
-pub(crate) type Body = BoxBody<Bytes, Fault>;
 
 const MOST_HEADERS: usize = 128;
 
@@ -446,93 +443,4 @@ fn told(error: &hyper::Error) -> String {
         cause = deeper.source();
     }
     text
-}
-
-/// A WebSocket is carried on. Anything else is not asked for: in HTTP/2 there would be requests that
-/// nobody reads.
-fn asks_for_upgrade(headers: &HeaderMap) -> bool {
-    let has = |name: HeaderName, word: &str| {
-        let values = headers.get_all(name).iter();
-        let values = values.filter_map(|value| value.to_str().ok());
-        let mut tokens = values.flat_map(|value| value.split(','));
-        tokens.any(|token| token.trim().eq_ignore_ascii_case(word))
-    };
-    let only = headers.get_all(UPGRADE).iter().count() == 1
-        && headers
-            .get(UPGRADE)
-            .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"));
-    has(CONNECTION, "upgrade") && only
-}
-
-/// Removes what is between two neighbours only.
-fn drop_hop_by_hop(headers: &mut HeaderMap, upgrading: bool) {
-    let upgrade = headers.get(UPGRADE).cloned().filter(|_| upgrading);
-    let listed: Vec<HeaderName> = headers
-        .get_all(CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(|token| token.trim().parse().ok())
-        // Who lists these would take the sense out of a request.
-        .filter(|name: &HeaderName| {
-            !matches!(name.as_str(), "host" | "authorization" | "content-length")
-        })
-        .collect();
-    let known = [
-        "connection",
-        "keep-alive",
-        "proxy-connection",
-        "proxy-authorization",
-        "te",
-        "trailer",
-        "upgrade",
-        "expect",
-        "transfer-encoding",
-        "proxy-authenticate",
-    ];
-    listed.iter().for_each(|name| drop(headers.remove(name)));
-    known.iter().for_each(|name| drop(headers.remove(*name)));
-    if let Some(upgrade) = upgrade {
-        headers.insert(UPGRADE, upgrade);
-        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
-    }
-}
-
-fn empty() -> Body {
-    Full::default().map_err(|never| match never {}).boxed()
-}
-
-const CODE_HEADER: &str = "x-palyra-egress";
-
-fn words(refusal: &Refusal) -> String {
-    format!("palyra: {}: {}\n", refusal.code, refusal.why)
-}
-
-fn refused_response(refusal: &Refusal) -> Response<Body> {
-    let words = Full::from(words(refusal)).map_err(|never| match never {});
-    let mut response = Response::new(words.boxed());
-    *response.status_mut() =
-        StatusCode::from_u16(refusal.code.status()).unwrap_or(StatusCode::FORBIDDEN);
-    let headers = response.headers_mut();
-    headers.insert(
-        CONTENT_TYPE,
-        HeaderValue::from_static("text/plain; charset=utf-8"),
-    );
-    headers.insert(CONNECTION, HeaderValue::from_static("close"));
-    headers.insert(CODE_HEADER, HeaderValue::from_static(refusal.code.as_str()));
-    response
-}
-
-/// A whole answer that says no.
-pub(crate) fn answer(refusal: &Refusal) -> Vec<u8> {
-    let status = StatusCode::from_u16(refusal.code.status()).unwrap_or(StatusCode::FORBIDDEN);
-    let words = words(refusal);
-    let head = format!(
-        "HTTP/1.1 {} {}\r\ncontent-type: text/plain; charset=utf-8\r\nconnection: close\r\n{CODE_HEADER}: {}\r\ncontent-length: {}\r\n\r\n",
-        status.as_str(),
-        status.canonical_reason().unwrap_or("Refused"),
-        refusal.code,
-        words.len()
-    );
-    [head, words].concat().into_bytes()
 }

@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod answer;
 mod authority;
 mod call;
 mod converse;
@@ -35,6 +36,7 @@ mod http;
 mod ledger;
 mod metered;
 mod names;
+mod neighbours;
 mod proxy;
 mod refusal;
 mod relay;

@@ -33,7 +33,7 @@ pub(crate) async fn serve(call: &Arc<Call>, mut client: TcpStream) {
         },
         Err(_) => {
             let refusal = Refusal::too_slow("the client's first word");
-            let words = http::answer(&refusal);
+            let words = crate::answer::answer(&refusal);
             let via = EgressVia::Connect;
             call.ledger.refused(via, "", 0, refusal).await;
             farewell::say(client, &words).await;
@@ -70,7 +70,7 @@ async fn by_http(call: &Arc<Call>, mut client: TcpStream, mut first: Vec<u8>) {
         }
         Err(refusal) => {
             let (via, name) = claimed(&first);
-            let words = http::answer(&refusal);
+            let words = crate::answer::answer(&refusal);
             call.ledger.refused(via, &name, 0, refusal).await;
             farewell::say(client, &words).await;
         }
@@ -170,7 +170,7 @@ async fn tunnel(
                 EgressVia::Connect
                 | EgressVia::Absolute
                 | EgressVia::Direct
-                | EgressVia::Lookup => http::answer(&refusal),
+                | EgressVia::Lookup => crate::answer::answer(&refusal),
             };
             open.end(Err(refusal)).await;
             return farewell::say(client, &words).await;

@@ -80,7 +80,7 @@ async fn welcome(call: Arc<Call>, client: TcpStream, door: Door) {
 async fn turn_away(call: &Arc<Call>, client: TcpStream, door: Door, refusal: Refusal) {
     let (via, port, words) = match door {
         Door::Dns => (EgressVia::Lookup, DNS_PORT, Vec::new()),
-        Door::Proxy => (EgressVia::Connect, 0, crate::http::answer(&refusal)),
+        Door::Proxy => (EgressVia::Connect, 0, crate::answer::answer(&refusal)),
         Door::Forward(port) => (EgressVia::Direct, port, Vec::new()),
     };
     call.ledger.refused(via, "", port, refusal).await;

@@ -147,12 +147,8 @@ async fn bytes_have_a_budget() {
         .await
         .unwrap();
     echoes(&mut stream, "a little").await;
-    let sending = stream.write_all(&[b'x'; 1 << 20]);
-    assert!(
-        tokio::time::timeout(Duration::from_secs(20), sending)
-            .await
-            .is_ok()
-    );
+    // Cut off in the middle, or taken whole by the buffers on the way.
+    let _ = stream.write_all(&[b'x'; 1 << 20]).await;
     let _ = read_all(&mut stream).await;
     let record = net.refused("bytes_used_up").await;
     assert!(matches!(record.end, EgressEnd::Broken { .. }));
