@@ -27,7 +27,7 @@ pub use self::journal::{
 pub use self::mcp::{Mcp, McpAction};
 pub use self::policy::{BaselineArg, Policy, PolicyAction, PolicyOver, PolicyPlace};
 pub use self::vault::{PutArgs, Vault, VaultAction};
-use crate::values::{AsAgent, EnvArg, JsonArg};
+use crate::values::{AsAgent, EnvArg, JsonArg, SecretArg};
 
 /// Puts a decision, limits and a durable record in front of every tool call
 #[derive(Debug, Parser)]
@@ -216,6 +216,9 @@ pub struct Exec {
     /// A host it has to reach, ports 80 and 443 without a port; without any it reaches nothing
     #[arg(long, value_name = "HOST[:PORT]")]
     pub allow_host: Vec<String>,
+    /// A secret of the vault that is put into its requests on the way out; it sees a placeholder in this variable, or in this file of its home folder
+    #[arg(long, value_name = "ENV=NAME|@FILE=NAME")]
+    pub secret: Vec<SecretArg>,
     /// Pass a variable on, or set one; otherwise it sees PATH, LANG, LC_ALL, TERM and TZ
     #[arg(long, value_name = "NAME[=VALUE]")]
     pub env: Vec<EnvArg>,

@@ -79,6 +79,10 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
                 "palyra exec -it -- bash",
                 "a shell, in a terminal of its own",
             ),
+            (
+                "palyra exec --allow-host pypi.org -- pip download six",
+                "reaches this host and no other",
+            ),
             ("palyra exec --json -- id", "the whole result as JSON"),
         ],
     ),

@@ -62,6 +62,41 @@ impl FromStr for EnvArg {
     }
 }
 
+/// What `--secret` takes: `ENV=NAME`, or `@FILE=NAME`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretArg {
+    file: bool,
+    at: String,
+    secret: palyra_core::SecretRef,
+}
+
+impl SecretArg {
+    /// As it is in a call's arguments.
+    #[must_use]
+    pub fn as_json(&self) -> serde_json::Value {
+        let kind = if self.file { "file" } else { "env" };
+        serde_json::json!({ "secret": self.secret.to_string(), kind: self.at })
+    }
+}
+
+impl FromStr for SecretArg {
+    type Err = String;
+    fn from_str(given: &str) -> Result<Self, String> {
+        let usage =
+            "write `ENV=NAME`, or `@FILE=NAME`: where it is found, and its name in the vault";
+        let (at, secret) = given.split_once('=').ok_or(usage)?;
+        let (file, at) = at
+            .strip_prefix('@')
+            .map_or((false, at), |file| (true, file));
+        if at.is_empty() {
+            return Err(usage.to_owned());
+        }
+        let secret = secret.parse().map_err(|error| format!("{error}"))?;
+        let at = at.to_owned();
+        Ok(Self { file, at, secret })
+    }
+}
+
 /// What `--args` takes: JSON text, `-` for standard input, `@FILE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JsonArg {

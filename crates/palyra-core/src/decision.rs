@@ -44,6 +44,8 @@ pub enum DenialCode {
     AgentPaused,
     /// A host that the call asks for may not be reached.
     EgressDenied,
+    /// A secret that the call wants to use may not be used, or is not there.
+    SecretDenied,
 }
 
 impl DenialCode {
@@ -71,6 +73,7 @@ impl DenialCode {
             Self::SecretInArguments => "secret_in_arguments",
             Self::AgentPaused => "agent_paused",
             Self::EgressDenied => "egress_denied",
+            Self::SecretDenied => "secret_denied",
         }
     }
 }

@@ -49,7 +49,7 @@ pub use injection::{Audience, Injection, InjectionPlace, InjectionTable, Placeho
 pub use json::CanonicalJson;
 pub use plan::{
     EgressEnforcementMode, FileId, FileOperation, FilePlan, Limits, Plan, ProcView, ProcessPlan,
-    ProgramId, ReplyPlan, Stdin, Tier, Window,
+    ProgramId, ReplyPlan, SecretPlace, SecretUse, Stdin, Tier, Window,
 };
 pub use posture::{Posture, PostureLevel};
 pub use presence::{

@@ -10,6 +10,7 @@ use crate::digest::{Digest, PlanDigest};
 use crate::egress::EgressRule;
 use crate::fs_rule::FsRule;
 use crate::program::Pinned;
+use crate::secret::SecretRef;
 
 /// Anything an executor can carry out.
 pub trait Plan: Send {
@@ -167,6 +168,25 @@ impl EgressEnforcementMode {
     }
 }
 
+/// A secret that a process may have sent for it. What stands for it inside is made when it starts.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct SecretUse {
+    /// Which.
+    pub secret: SecretRef,
+    /// Where it finds what stands for it.
+    pub at: SecretPlace,
+}
+
+/// Where a process finds what stands for a secret.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SecretPlace {
+    /// In this variable.
+    Env(String),
+    /// In this file, which goes with the call.
+    File(PathBuf),
+}
+
 /// How much of `/proc` a process in Tier-C sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -288,6 +308,10 @@ pub struct ProcessPlan {
     /// Which hosts: what was asked for and decided about.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed_egress_hosts: Vec<EgressRule>,
+    /// The secrets that are put into its requests on the way out, and where it finds what stands for
+    /// each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<SecretUse>,
     /// How much of `/proc` it sees.
     pub proc: ProcView,
 }
@@ -450,6 +474,10 @@ mod tests {
             read_only: Vec::new(),
             egress: EgressEnforcementMode::Strict,
             allowed_egress_hosts: EgressRule::named("example.com:443").unwrap(),
+            secrets: vec![SecretUse {
+                secret: "token".parse().unwrap(),
+                at: SecretPlace::Env("TOKEN".into()),
+            }],
             proc: ProcView::Pids,
         }
     }
@@ -487,6 +515,9 @@ mod tests {
             |plan| plan.allowed_egress_hosts[0].inward = false,
             |plan| plan.allowed_egress_hosts[0].host = "example.org".parse().unwrap(),
             |plan| plan.proc = ProcView::Full,
+            |plan| plan.secrets.clear(),
+            |plan| plan.secrets[0].secret = "other".parse().unwrap(),
+            |plan| plan.secrets[0].at = SecretPlace::File("TOKEN".into()),
         ];
         let digest = process().digest();
         for (at, change) in changes.into_iter().enumerate() {

@@ -305,6 +305,9 @@ pub enum SecretAccess {
     Used,
     /// Written into a backup.
     Exported,
+    /// Its placeholder was sent where the secret may not go. That was blocked; somebody or something
+    /// in the call tried.
+    Misdirected,
 }
 
 impl SecretAccess {
@@ -315,6 +318,7 @@ impl SecretAccess {
             Self::Revealed => "revealed",
             Self::Used => "used",
             Self::Exported => "exported",
+            Self::Misdirected => "misdirected",
         }
     }
 }

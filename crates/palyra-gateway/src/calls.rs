@@ -117,6 +117,7 @@ impl CallState {
             | DenialCode::SecretInArguments
             | DenialCode::AgentPaused
             | DenialCode::EgressDenied
+            | DenialCode::SecretDenied
             | DenialCode::ApprovalPending
             | DenialCode::NoApprover
             | DenialCode::ToolDisabled

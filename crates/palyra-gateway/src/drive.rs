@@ -11,13 +11,14 @@ use palyra_core::corridor::{
     Admitted, Decides, Executes, Finished, Permit, PlanChanged, PolicyAnswer, Running,
     ToolDecision, decide,
 };
-use palyra_core::entry::Answer;
+use palyra_core::entry::{Answer, Entry};
 use palyra_core::json::canonical_bytes;
 use palyra_core::{
     ApprovalId, Blob, BlobKind, CallDigest, CallId, Clock, Commitment, ConnectionRecord, Denial,
-    DenialCode, Ending, ExecutionReport, Facts, Grant, GrantId, Principal, ReplyPlan, Timestamp,
-    ToolAttestation, ToolProposal,
+    DenialCode, Ending, ExecutionReport, Facts, Grant, GrantId, InjectionTable, Principal,
+    ReplyPlan, SecretAccess, SecretRef, Timestamp, ToolAttestation, ToolProposal,
 };
+use palyra_egress::Authority;
 use palyra_journal::{CallRecorder, JournalError};
 use palyra_policy::PolicyEngine;
 use palyra_sandbox::{LiveInput, OutputChunk};
@@ -28,9 +29,9 @@ use crate::advising::Advice;
 use crate::changes::Change;
 use crate::handle::CallShared;
 use crate::networked::{Network, Networked};
-use crate::service::{Caller, Inner};
+use crate::service::{Caller, GatewayService, Inner};
 use crate::tools::AnyPlan;
-use crate::{detaching, records, waiting};
+use crate::{detaching, networked, records, waiting};
 
 /// What a caller hears while a call goes on.
 #[derive(Debug)]
@@ -472,6 +473,10 @@ impl Drive {
             let denial = Denial::new(DenialCode::CallerGone, reason, next_step);
             return Conclusion::Denied(self.close(denial).await);
         }
+        let secrets = match self.secrets().await {
+            Ok(secrets) => secrets,
+            Err(denial) => return Conclusion::Denied(self.close(denial).await),
+        };
         let admitted = match permit.admit(&mut self.recorder).await {
             Ok(admitted) => admitted,
             Err(denial) => return Conclusion::Denied(self.close(denial).await),
@@ -479,7 +484,7 @@ impl Drive {
         let running = Change::Call(self.facts.call.clone(), "admitted");
         self.gateway.changes.tell(running);
         let _ = self.events.send(Event::Started).await;
-        let finished = match self.execute_tool_call(admitted).await {
+        let finished = match self.execute_tool_call(admitted, secrets).await {
             Ok(finished) => finished,
             Err(error) => {
                 let next_step = "propose the call again";
@@ -489,6 +494,7 @@ impl Drive {
         };
         match finished.attest(&mut self.recorder).await {
             Ok((attestation, output)) => {
+                self.raise_misdirected(&output).await;
                 let took = attestation
                     .report
                     .ended_at
@@ -511,10 +517,60 @@ impl Drive {
         }
     }
 
+    /// What is put into its requests, each secret asked of policy with the facts of this very call,
+    /// its approval among them, and who signs for the hosts these go to.
+    async fn secrets(&self) -> Result<Secrets, Denial> {
+        let AnyPlan::Process(plan) = &self.plan else {
+            return Ok(Secrets::default());
+        };
+        if plan.secrets.is_empty() {
+            return Ok(Secrets::default());
+        }
+        let denied = |reason: String, next_step: String| {
+            Denial::new(DenialCode::SecretDenied, reason, next_step)
+        };
+        let wanted: Vec<SecretRef> = plan.secrets.iter().map(|one| one.secret.clone()).collect();
+        let service = GatewayService(Arc::clone(&self.gateway));
+        let table = service.injection_table(&self.caller, &self.facts, &wanted);
+        let table = table
+            .await
+            .map_err(|refusal| denied(refusal.message, refusal.next_step))?;
+        let authority = self.gateway.egress.authority(&table).map_err(|error| {
+            let reason = format!("nobody can sign for the hosts of its secrets: {error}");
+            denied(reason, "propose the call again".to_owned())
+        })?;
+        Ok(Secrets {
+            table: Arc::new(table),
+            authority,
+        })
+    }
+
+    /// What stands for a secret was sent where the secret may not go: blocked, and said aloud.
+    async fn raise_misdirected(&self, output: &Value) {
+        let AnyPlan::Process(plan) = &self.plan else {
+            return;
+        };
+        for secret in networked::misdirected(plan, output) {
+            let call = &self.facts.call;
+            tracing::warn!(%call, %secret, "its placeholder was sent where it may not go");
+            let entry = Entry::SecretAccessed {
+                secret: secret.clone(),
+                version: 0,
+                access: SecretAccess::Misdirected,
+                by: self.caller.principal.clone(),
+                call: Some(call.clone()),
+            };
+            if let Err(error) = self.gateway.vault.note(entry).await {
+                tracing::error!(%call, error = error.message, "that could not be recorded");
+            }
+        }
+    }
+
     /// Hands the plan to the executor it names.
     async fn execute_tool_call(
         &mut self,
         admitted: Admitted,
+        secrets: Secrets,
     ) -> Result<Finished<Value>, PlanChanged> {
         let input = self.input.take();
         let cancel = self.shared.cancel.clone();
@@ -534,6 +590,9 @@ impl Drive {
                     call: self.facts.call.clone(),
                     budget: self.gateway.settings.egress.budget,
                     events: self.events.clone(),
+                    injections: secrets.table,
+                    authority: secrets.authority,
+                    trust: self.gateway.settings.egress.trust.clone(),
                 };
                 let networked = Networked::new(runner, network, &plan);
                 admitted.execute(&networked, *plan).await
@@ -596,6 +655,13 @@ impl Decides for Noted<'_> {
         let _ = self.version.set(found.version);
         Ok(found.answer)
     }
+}
+
+/// What a call may have put into its requests.
+#[derive(Default)]
+struct Secrets {
+    table: Arc<InjectionTable>,
+    authority: Option<Arc<Authority>>,
 }
 
 /// Why there is no permit.

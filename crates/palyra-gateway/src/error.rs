@@ -79,6 +79,7 @@ impl Refusal {
             Code::RateLimited | Code::BudgetExhausted => RefusalKind::TooMany,
             Code::DeniedByPolicy
             | Code::EgressDenied
+            | Code::SecretDenied
             | Code::PolicyUnavailable
             | Code::ApprovalDenied
             | Code::ApprovalExpired

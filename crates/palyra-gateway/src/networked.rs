@@ -8,16 +8,27 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use palyra_core::corridor::{Executes, Running};
 use palyra_core::{
-    CallId, ConnectionRecord, EgressBudget, ExecutionReport, NetworkUse, ProcessPlan,
+    CallId, ConnectionRecord, EgressBudget, ExecutionReport, InjectionTable, NetworkUse,
+    ProcessPlan, SecretPlace, SecretRef, SecretUse,
 };
-use palyra_egress::{Egress, Terms};
-use palyra_sandbox::{Outlet, ProcessRunner};
+use palyra_egress::{Authority, Egress, EgressCode, Terms};
+use palyra_sandbox::{LaidFile, Outlet, ProcessRunner};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::drive::Event;
+
+/// Where clients inside find whom to trust: the machine's authorities and the call's own.
+pub(crate) const TRUST: &str = "/run/palyra/ca.pem";
+
+/// Where machines have theirs.
+const AUTHORITIES: [&str; 3] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/cert.pem",
+];
 
 /// How many connections are kept one by one; the others are counted.
 const MOST_KEPT: usize = 5_000;
@@ -39,6 +50,12 @@ pub(crate) struct Network {
     pub(crate) budget: EgressBudget,
     /// Who hears of each connection while it runs.
     pub(crate) events: mpsc::Sender<Event>,
+    /// What is put into its requests.
+    pub(crate) injections: Arc<InjectionTable>,
+    /// Who signs for the hosts that these go to.
+    pub(crate) authority: Option<Arc<Authority>>,
+    /// Authorities of the operator's own.
+    pub(crate) trust: Option<Vec<u8>>,
 }
 
 impl Networked {
@@ -88,9 +105,19 @@ impl Network {
             call,
             budget,
             events,
+            injections,
+            authority,
+            trust,
         } = self;
+        let files = authority
+            .as_deref()
+            .map(|own| authorities(own, trust.as_deref()));
+        let (env, more) = placeholders(plan, &injections);
+        let files = files.into_iter().chain(more).collect();
         let terms = Terms {
             budget,
+            injections,
+            authority,
             ..Terms::new(call.clone(), plan.allowed_egress_hosts.clone())
         };
         let over = CancellationToken::new();
@@ -108,7 +135,8 @@ impl Network {
         });
         let outlet = Outlet {
             doors: taker,
-            files: Vec::new(),
+            files,
+            env,
         };
         let kept = tokio::spawn(keep(came, events));
         let served = Served {
@@ -118,6 +146,64 @@ impl Network {
         };
         (outlet, served)
     }
+}
+
+/// Whom clients inside trust.
+fn authorities(own: &Authority, trust: Option<&[u8]>) -> LaidFile {
+    let mut machines = AUTHORITIES.iter();
+    let machines = machines.find_map(|path| std::fs::read_to_string(path).ok());
+    let mut text = machines.unwrap_or_default();
+    if let Some(trust) = trust {
+        text.push_str(&String::from_utf8_lossy(trust));
+        text.push('\n');
+    }
+    text.push_str(own.pem());
+    let at = TRUST.into();
+    LaidFile { at, text }
+}
+
+/// What stands for each secret, where the call finds it.
+fn placeholders(
+    plan: &ProcessPlan,
+    table: &InjectionTable,
+) -> (Vec<(String, String)>, Vec<LaidFile>) {
+    let (mut env, mut files) = (Vec::new(), Vec::new());
+    for (used, injection) in plan.secrets.iter().zip(table.all()) {
+        let stands_for_it = injection.placeholder().as_str().to_owned();
+        match &used.at {
+            SecretPlace::Env(name) => env.push((name.clone(), stands_for_it)),
+            SecretPlace::File(path) => files.push(LaidFile {
+                at: path.clone(),
+                text: stands_for_it,
+            }),
+        }
+    }
+    (env, files)
+}
+
+/// The secrets whose placeholder was sent where they may not go, by what was recorded.
+pub(crate) fn misdirected<'a>(plan: &'a ProcessPlan, output: &Value) -> Vec<&'a SecretRef> {
+    let list = output.get("network").and_then(|it| it.get("connections"));
+    let list = list.and_then(Value::as_array).into_iter().flatten();
+    let is = |record: &&Value| {
+        let code = record.get("code").and_then(Value::as_str);
+        code == Some(EgressCode::SecretMisdirected.as_str())
+    };
+    let said: Vec<&str> = list
+        .filter(is)
+        .filter_map(|record| record.get("why")?.as_str())
+        .collect();
+    let named = |one: &&SecretUse| {
+        let name = format!("`{}`", one.secret);
+        said.iter().any(|why| why.contains(&name))
+    };
+    let mut found: Vec<&SecretRef> = Vec::new();
+    for one in plan.secrets.iter().filter(named) {
+        if !found.contains(&&one.secret) {
+            found.push(&one.secret);
+        }
+    }
+    found
 }
 
 fn as_sockets(doors: palyra_sandbox::Doors) -> palyra_egress::Doors {

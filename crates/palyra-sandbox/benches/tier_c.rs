@@ -18,7 +18,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use corridor::{Place, confined, rate, spawn};
-use palyra_core::{EgressEnforcementMode, ProcessPlan, Tier};
+use palyra_core::{EgressEnforcementMode, EgressRule, ProcessPlan, Tier};
 use palyra_sandbox::Sandbox;
 use serde_json::{Value, json};
 
@@ -72,7 +72,50 @@ async fn measure() {
     let at_once = rate(begun, AT_ONCE);
     report(&first, &large, at_once);
     full_workspace(&place, &sandbox, &plan).await;
+    with_a_host(&sandbox, &plan).await;
     sandbox.shutdown().await;
+}
+
+/// How much longer a call may take that is held to a host, in microseconds.
+const DOORS: f64 = 1_000.0;
+
+/// The same call without any network, and held to one host, in turn.
+async fn with_a_host(sandbox: &Sandbox, plan: &ProcessPlan) {
+    let held = ProcessPlan {
+        allowed_egress_hosts: EgressRule::named("example.com").unwrap(),
+        ..plan.clone()
+    };
+    let (mut without, mut with) = (Vec::new(), Vec::new());
+    for round in 0..WARM_UP + RUNS {
+        tokio::time::sleep(PAUSE).await;
+        let (nothing, _) = confined(sandbox, plan.clone()).await;
+        tokio::time::sleep(PAUSE).await;
+        let (one, layers) = confined(sandbox, held.clone()).await;
+        assert!(layers.contains("egress"), "{layers}");
+        if round >= WARM_UP {
+            without.push(nothing);
+            with.push(one);
+        }
+    }
+    without.sort();
+    with.sort();
+    let (without, with) = (at(&without, 50), at(&with, 50));
+    let (more, ratio) = (with - without, with / without);
+    println!(
+        "  no network {without:.1} µs, one host {with:.1} µs: {more:.1} µs more, {ratio:.2} (bar \
+         {DOORS} µs)"
+    );
+    let row = |name: &str, value: f64| json!({ "name": name, "value": value, "unit": "us" });
+    let rows = [row("no network p50", without), row("one host p50", with)];
+    let ratios = [json!({
+        "name": "tier_c one host - no network p50 (us)",
+        "ratio": more,
+        "bar": DOORS,
+        "kind": "max",
+        "ok": more <= DOORS,
+    })];
+    let line = json!({ "bench": "tier_c egress", "rows": rows, "ratios": ratios });
+    println!("JSON {line}");
 }
 
 /// How much longer a call may take in a workspace of 10,000 files in 1,000 folders.

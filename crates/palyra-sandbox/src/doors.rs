@@ -84,4 +84,6 @@ pub struct Outlet {
     pub doors: mpsc::Sender<Doors>,
     /// What is laid into the cage besides.
     pub files: Vec<LaidFile>,
+    /// Variables that are made when the call starts, and count before those of its plan.
+    pub env: Vec<(String, String)>,
 }

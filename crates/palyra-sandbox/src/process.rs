@@ -434,6 +434,11 @@ fn prepare(
         cancel,
     } = with;
     let laid = outlet.map_or(&[][..], |outlet| &outlet.files);
+    let mut plan = plan;
+    for (name, value) in outlet.iter().flat_map(|outlet| &outlet.env) {
+        plan.env.retain(|(known, _)| known != name);
+        plan.env.push((name.clone(), value.clone()));
+    }
     let broke = |error: io::Error| Refused::broke(&error);
     let walls = inner
         .walls()

@@ -19,6 +19,7 @@ use crate::place;
 use crate::session::Session;
 use crate::stdin;
 use crate::terminal;
+use crate::values::SecretArg;
 
 const TOOL: &str = "palyra.process.run";
 
@@ -106,6 +107,7 @@ struct Meant {
     tier: Option<&'static str>,
     egress: Option<&'static str>,
     hosts: Vec<String>,
+    secrets: Vec<Value>,
     why: Option<String>,
     detach: bool,
 }
@@ -125,6 +127,7 @@ impl Meant {
             tier: args.tier.map(crate::args::TierArg::as_str),
             egress: args.egress.map(crate::args::EgressArg::as_str),
             hosts: args.allow_host.clone(),
+            secrets: args.secret.iter().map(SecretArg::as_json).collect(),
             why: args.why.clone(),
             detach: args.detach,
         })
@@ -165,6 +168,8 @@ impl Meant {
         maybe("egress", self.egress.map(Value::from));
         let hosts = (!self.hosts.is_empty()).then(|| Value::from(self.hosts.clone()));
         maybe("allow_hosts", hosts);
+        let secrets = (!self.secrets.is_empty()).then(|| Value::from(self.secrets.clone()));
+        maybe("secrets", secrets);
         CallRequest {
             tool: TOOL.to_owned(),
             arguments: arguments.into(),
@@ -282,6 +287,10 @@ mod tests {
             "preflight",
             "--allow-host",
             "localhost:8080",
+            "--secret",
+            "TOKEN=github-token",
+            "--secret",
+            "@.npm-token=agent:claude/npm",
             "--env",
             "SECRET",
             "--env",
@@ -295,7 +304,11 @@ mod tests {
         let env = json!({"PATH": "/x", "TERM": "xterm", "SECRET": "s3cret", "EMPTY": ""});
         let expected = json!({
             "argv": ["make"], "cwd": "/w/sub", "env": env, "timeout_ms": 30_000, "tier": "c",
-            "egress": "preflight", "allow_hosts": ["example.com", "localhost:8080"]
+            "egress": "preflight", "allow_hosts": ["example.com", "localhost:8080"],
+            "secrets": [
+                {"secret": "github-token", "env": "TOKEN"},
+                {"secret": "agent:claude/npm", "file": ".npm-token"}
+            ]
         });
         assert_eq!(sent, expected);
     }

@@ -1,12 +1,12 @@
 //! `palyra.process.run`: one program with its arguments, no shell in between.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use palyra_core::{
     CanonicalJson, CodePart, EgressEnforcementMode, EgressRule, FileId, Limits, ProcView,
-    ProcessPlan, Stdin, Tier, ToolCapability, ToolMetadata,
+    ProcessPlan, SecretPlace, SecretUse, Stdin, Tier, ToolCapability, ToolMetadata,
 };
 use palyra_effects::{Analysis, ProcessCall, Read, Resolver};
 use palyra_sandbox::{CodeWanted, MoreCode, ProgramProblem};
@@ -57,12 +57,16 @@ impl Tool for ProcessRun {
         let stdin = stdin(arguments)?;
         let cwd = cwd(arguments, workspace, place)?;
         let home = place.people.home_for(ground.run_as);
-        let env = environment(
+        let secrets = secrets(arguments, egress, &hosts, &home)?;
+        let mut env = environment(
             arguments,
             &home,
             tier,
             egress.is_enforced() && !hosts.is_empty(),
         )?;
+        if !secrets.is_empty() {
+            env.extend(trust());
+        }
         // Where it really is: nothing is mounted by way of a link.
         let home = home.canonicalize().ok();
         let path = env
@@ -89,6 +93,7 @@ impl Tool for ProcessRun {
             workspace,
             egress,
             hosts: &hosts,
+            secrets: &secrets,
         };
         let analysis = analysis(arguments, &argv, &env, &surroundings);
         // A link that is flipped back and forth must not be judged as one program and run as
@@ -123,6 +128,7 @@ impl Tool for ProcessRun {
             home,
             egress,
             allowed_egress_hosts: hosts,
+            secrets,
             proc: ProcView::default(),
         };
         let code = CodeWanted {
@@ -180,6 +186,7 @@ struct Surroundings<'a> {
     workspace: &'a Path,
     egress: EgressEnforcementMode,
     hosts: &'a [EgressRule],
+    secrets: &'a [SecretUse],
 }
 
 /// What it does, as far as its words, its folder and its variables tell.
@@ -195,11 +202,16 @@ fn analysis(
     };
     // The `PATH` that a call names is the one its programs are looked up in.
     let given = arguments.value().get("env").and_then(Value::as_object);
+    let used: Vec<(String, String)> = around.secrets.iter().map(in_words).collect();
+    let used = used
+        .iter()
+        .map(|(name, what)| (name.as_str(), what.as_str()));
     let variables: Vec<(&str, &str)> = given
         .into_iter()
         .flatten()
         .filter(|(name, _)| *name != "PATH")
         .map(|(name, value)| (name.as_str(), value.as_str().unwrap_or_default()))
+        .chain(used)
         .collect();
     let call = ProcessCall {
         argv,
@@ -269,6 +281,23 @@ fn schema() -> Value {
                 "maxItems": 64,
                 "description": "The hosts it has to reach, each `HOST` (ports 80 and 443) or \
                                 `HOST:PORT`; each is a question to policy."
+            },
+            "secrets": {
+                "type": "array",
+                "maxItems": 16,
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "secret": { "type": "string", "description": "Its name in the vault." },
+                        "env": { "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$" },
+                        "file": { "type": "string", "maxLength": 1024 }
+                    },
+                    "required": ["secret"],
+                    "additionalProperties": false
+                },
+                "description": "Secrets that are put into its requests on the way out, toward their \
+                                audience alone. It finds a placeholder in the variable `env`, or in \
+                                the file `file` of its home folder."
             }
         },
         "required": ["argv"],
@@ -331,6 +360,75 @@ fn reach(
         )),
         (EgressEnforcementMode::Strict | EgressEnforcementMode::Preflight, _) => Ok((mode, hosts)),
     }
+}
+
+/// The secrets it uses, and where it finds what stands for them.
+fn secrets(
+    arguments: &CanonicalJson,
+    egress: EgressEnforcementMode,
+    hosts: &[EgressRule],
+    home: &Path,
+) -> Result<Vec<SecretUse>, Refusal> {
+    let wrong = |why: String| Refusal::arguments(format!("`/secrets`: {why}"), NAME);
+    let list = arguments.value().get("secrets").and_then(Value::as_array);
+    let mut uses = Vec::new();
+    for one in list.into_iter().flatten() {
+        let member = |name: &str| one.get(name).and_then(Value::as_str);
+        let secret = member("secret").unwrap_or_default().parse();
+        let secret =
+            secret.map_err(|error: palyra_core::secret::NotASecret| wrong(error.to_string()))?;
+        let at = match (member("env"), member("file")) {
+            (Some(name), None) => SecretPlace::Env(name.to_owned()),
+            (None, Some(file)) => SecretPlace::File(own_file(home, file).ok_or_else(|| {
+                wrong(format!(
+                    "`{file}` is not a file beneath the home folder, such as `.token`"
+                ))
+            })?),
+            (Some(_), Some(_)) | (None, None) => {
+                return Err(wrong("each needs either `env` or `file`".to_owned()));
+            }
+        };
+        uses.push(SecretUse { secret, at });
+    }
+    if !uses.is_empty() && (hosts.is_empty() || !egress.is_enforced()) {
+        return Err(wrong(
+            "they go to hosts that a call is held to; name those with `--allow-host`, and leave \
+             `--egress` out"
+                .to_owned(),
+        ));
+    }
+    Ok(uses)
+}
+
+/// A file in the home folder, which in Tier-C is one that goes with the call.
+fn own_file(home: &Path, file: &str) -> Option<PathBuf> {
+    let plain = |part: Component<'_>| matches!(part, Component::Normal(_));
+    let beneath = Path::new(file);
+    let beneath = beneath.strip_prefix(home).unwrap_or(beneath);
+    let fine = !file.contains('\0') && beneath.components().all(plain);
+    (fine && beneath.file_name().is_some()).then(|| home.join(beneath))
+}
+
+/// A secret's use as part of what a call is: another secret is another call.
+fn in_words(one: &SecretUse) -> (String, String) {
+    let what = format!("secret {}", one.secret);
+    match &one.at {
+        SecretPlace::Env(name) => (name.clone(), what),
+        SecretPlace::File(path) => (format!("@{}", path.display()), what),
+    }
+}
+
+/// Whom clients trust that find the call's own authority beside the machine's.
+fn trust() -> impl Iterator<Item = (String, String)> {
+    let names = [
+        "SSL_CERT_FILE",
+        "CURL_CA_BUNDLE",
+        "REQUESTS_CA_BUNDLE",
+        "NODE_EXTRA_CA_CERTS",
+        "GIT_SSL_CAINFO",
+    ];
+    let set = |name: &str| (name.to_owned(), crate::networked::TRUST.to_owned());
+    names.map(set).into_iter()
 }
 
 fn cwd(

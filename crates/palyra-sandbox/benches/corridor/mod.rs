@@ -84,6 +84,7 @@ impl Place {
             read_only: Vec::new(),
             egress,
             allowed_egress_hosts: Vec::new(),
+            secrets: Vec::new(),
             proc: ProcView::default(),
         }
     }

@@ -41,6 +41,7 @@ async fn run(
     let outlet = Outlet {
         doors: taker,
         files,
+        env: vec![("STANDS_FOR".to_owned(), "a secret".to_owned())],
     };
     let runner = house
         .sandbox
@@ -254,7 +255,7 @@ async fn a_host_may_have_the_ports_of_our_own_doors() {
 #[tokio::test]
 async fn a_file_of_ours_is_laid_into_the_cage_and_cannot_be_changed() {
     for house in houses().await {
-        let script = "cat /run/palyra/ca.pem; echo x 2>/dev/null >/run/palyra/ca.pem || echo no; \
+        let script = "echo $STANDS_FOR; cat /run/palyra/ca.pem; echo x 2>/dev/null >/run/palyra/ca.pem || echo no; \
                       rm -f /run/palyra/ca.pem 2>/dev/null || echo no";
         let plan = with_hosts(bash(&house, script), &["example.com"]);
         let files = vec![LaidFile {
@@ -262,7 +263,7 @@ async fn a_file_of_ours_is_laid_into_the_cage_and_cannot_be_changed() {
             text: "trusted\n".into(),
         }];
         let ran = run(&house, plan, files, drop).await;
-        assert_eq!(ran.ok(), "trusted\nno\nno\n");
+        assert_eq!(ran.ok(), "a secret\ntrusted\nno\nno\n");
     }
 }
 

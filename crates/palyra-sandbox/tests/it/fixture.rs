@@ -202,6 +202,7 @@ impl House {
                 Tier::C => EgressEnforcementMode::Strict,
             },
             allowed_egress_hosts: Vec::new(),
+            secrets: Vec::new(),
             proc: ProcView::default(),
         }
     }

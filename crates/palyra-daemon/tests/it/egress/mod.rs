@@ -3,4 +3,5 @@
 mod clients;
 mod modes;
 mod refusals;
+mod secrets;
 mod world;
