@@ -228,9 +228,12 @@ install_outside_clients() {
     pins="$(palyra_root)/scripts/clients"
     rm -rf "$folder"
     mkdir -p "$folder"
+    command -v npm >/dev/null 2>&1 || apt_install npm
     python3 -c 'import ensurepip, venv' 2>/dev/null || apt_install python3-venv
     python3 -m venv "$folder/python"
     "$folder/python/bin/python" -m pip install --quiet --disable-pip-version-check \
         --no-deps -r "$pins/python.txt" >&2
+    cp "$pins/package.json" "$pins/package-lock.json" "$folder/"
+    (cd "$folder" && npm ci --no-audit --no-fund --silent >&2)
     outside_pins >"$folder/pins"
 }

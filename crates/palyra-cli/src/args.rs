@@ -4,6 +4,7 @@
 //! [`crate::commands`]. Examples live in [`crate::help`] and lead every help text.
 
 mod approvals;
+mod connect;
 mod hook;
 mod journal;
 mod mcp;
@@ -20,6 +21,7 @@ pub use self::approvals::{
     Approvals, ApprovalsAction, CoverArg, DecisionArg, Grants, GrantsAction, PostureArg, Postures,
     PosturesAction, Presence, PresenceAction, ReachArg,
 };
+pub use self::connect::{Connect, ConnectArg};
 pub use self::hook::{ClientArg, Hook};
 pub use self::journal::{
     Attest, AttestAction, Erase, Journal, JournalAction, Restore, TailFilter, Verify, WhatArg,
@@ -93,6 +95,8 @@ pub enum Command {
     Calls(Calls),
     /// List the calls that wait for your answer; allow or deny them
     Approvals(Approvals),
+    /// Put Palyra between an agent's client and this machine
+    Connect(Connect),
     /// Decide what an agent's client is about to do by itself (its hook runs this)
     Hook(Hook),
     /// Serve the tools to an agent's MCP client
@@ -129,7 +133,12 @@ impl Command {
     pub const fn whom(&self) -> Option<&AsAgent> {
         let whom = match self {
             // The screen is for the person, and an agent decides nothing.
-            Self::Init(_) | Self::Tui | Self::Completions(_) | Self::Man(_) | Self::ExitCodes => {
+            Self::Init(_)
+            | Self::Connect(_)
+            | Self::Tui
+            | Self::Completions(_)
+            | Self::Man(_)
+            | Self::ExitCodes => {
                 return None;
             }
             Self::Status(whom) | Self::Doctor(whom) => whom,

@@ -5,6 +5,7 @@ pub(crate) mod approvals;
 mod attest;
 mod call;
 mod calls;
+mod connect;
 mod doctor;
 mod exec;
 mod grants;
@@ -57,6 +58,7 @@ pub async fn run(command: Command, output: Output) -> Result<Exit, Failure> {
         Command::Tools(args) => tools::run(&args.action, &session()?).await,
         Command::Calls(args) => calls::run(&args.action, &session()?).await,
         Command::Approvals(args) => approvals::run(&args.action, &session()?).await,
+        Command::Connect(args) => connect::run(&args, &session()?).await,
         Command::Hook(args) => hook::run(&args, &session()?).await,
         Command::Mcp(args) => mcp::run(&args.action, &session()?).await,
         Command::Tui => tui::run(&session()?).await,

@@ -108,6 +108,24 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "palyra connect",
+        &[
+            (
+                "palyra connect claude-code",
+                "its tools and its hook, in this folder",
+            ),
+            (
+                "palyra connect codex --dry-run",
+                "what would be written where",
+            ),
+            ("palyra connect claude-code --undo", "out again"),
+            (
+                "palyra connect generic --agent mine",
+                "for any other MCP client",
+            ),
+        ],
+    ),
+    (
         "palyra hook",
         &[(
             "palyra hook claude-code --as agent:claude",

@@ -215,9 +215,12 @@ mod tests {
         let file = folder.path().join("a");
         std::fs::write(&file, "one two two").unwrap();
         let path = file.to_str().unwrap();
-        let content = |input: Value| match of("Edit", input) {
-            Amounts::File("palyra.fs.write", arguments) => arguments["content"].clone(),
-            other => panic!("{other:?}"),
+        let content = |input: Value| {
+            let amounts = of("Edit", input);
+            let Amounts::File("palyra.fs.write", arguments) = amounts else {
+                panic!("{amounts:?}")
+            };
+            arguments["content"].clone()
         };
         let once = json!({"file_path": path, "old_string": "two", "new_string": "2"});
         assert_eq!(content(once), "one 2 two");

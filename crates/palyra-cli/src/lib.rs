@@ -13,6 +13,7 @@ pub mod asking;
 pub mod autostart;
 pub mod calling;
 pub mod commands;
+pub mod connecting;
 pub mod examples;
 pub mod exit;
 pub mod failure;

@@ -56,11 +56,11 @@ pub async fn serve(session: &Session, patience: Duration) -> Result<Exit, Failur
         Err(failure) => Err(failure),
     };
     watching.abort();
-    match ended? {
-        QuitReason::JoinError(error) => Err(not_mcp(&error)),
-        // Whatever still runs for this client ends with our connections.
-        _ => Ok(Exit::OK),
+    if let QuitReason::JoinError(error) = ended? {
+        return Err(not_mcp(&error));
     }
+    // Whatever still runs for this client ends with our connections.
+    Ok(Exit::OK)
 }
 
 fn not_mcp(error: &dyn std::fmt::Display) -> Failure {

@@ -33,6 +33,9 @@ const ANSWERED: u64 = 2;
 /// The revision of a grant that is in force.
 const IN_FORCE: u64 = 1;
 
+/// A yes by its approval or its grant, and the append that holds only while it does.
+type RestsOn = (Option<ApprovalId>, Option<GrantId>, Option<StreamAppend>);
+
 /// Records one call, from its proposal to its end.
 pub struct CallRecorder {
     store: JournalStore,
@@ -166,7 +169,7 @@ impl CallRecorder {
         &self,
         digest: &CallDigest,
         backing: Option<&Backing>,
-    ) -> Result<(Option<ApprovalId>, Option<GrantId>, Option<StreamAppend>), Denial> {
+    ) -> Result<RestsOn, Denial> {
         Ok(match backing {
             None => (None, None, None),
             Some(Backing::Once(approval)) => {

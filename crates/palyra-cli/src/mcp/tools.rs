@@ -68,14 +68,8 @@ fn without_terminals(mut schema: Value) -> Value {
 }
 
 fn object(value: Value) -> Arc<JsonObject> {
-    match value {
-        Value::Object(fields) => Arc::new(fields),
-        other => {
-            let mut fields = JsonObject::new();
-            fields.insert("const".to_owned(), other);
-            Arc::new(fields)
-        }
-    }
+    let fields = serde_json::from_value(value);
+    Arc::new(fields.unwrap_or_default())
 }
 
 /// What every result has, whichever tool it is of.

@@ -42,9 +42,9 @@ pub(crate) async fn advise(
             }),
             approval_id: approval.map(|id| id.to_string()),
             ..answer(
-                match denial.code {
-                    DenialCode::ApprovalPending => "pending",
-                    _ => "deny",
+                match denial.code == DenialCode::ApprovalPending {
+                    true => "pending",
+                    false => "deny",
                 },
                 &call,
             )

@@ -13,6 +13,7 @@ mod api;
 mod approvals;
 mod attacks;
 mod bad_input;
+mod connect;
 mod crash;
 mod doctor;
 mod egress;

@@ -1,23 +1,17 @@
 //! `palyra mcp serve`, met by the official clients and by ones that behave badly.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use palyra_testkit::{Daemon, eventually, outside_client};
 use serde_json::{Value, json};
 
-fn scenario(test: &str, mode: &str) {
-    let Some(python) = outside_client(test, "python/bin/python") else {
-        return;
-    };
-    let daemon = Daemon::start();
-    daemon.add_agent("claude");
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/scenario.py");
-    let mut command = daemon.command(&python);
-    command
-        .arg(script)
-        .arg(daemon.bins().join("palyra"))
-        .arg(mode);
+/// Runs an outside client with a scenario; it says itself when all of it holds.
+fn holds(daemon: &Daemon, program: &Path, words: &[&OsStr]) {
+    let mut command = daemon.command(program);
+    command.args(words).stdin(Stdio::null());
     let done = command.output().unwrap();
     let (out, err) = (&done.stdout, &done.stderr);
     assert!(
@@ -26,6 +20,34 @@ fn scenario(test: &str, mode: &str) {
         String::from_utf8_lossy(out),
         String::from_utf8_lossy(err)
     );
+}
+
+fn scenario(test: &str, mode: &str) {
+    let Some(python) = outside_client(test, "python/bin/python") else {
+        return;
+    };
+    let (daemon, script) = (daemon(), clients("scenario.py"));
+    let palyra = daemon.bins().join("palyra");
+    let words = [script.as_os_str(), palyra.as_os_str(), mode.as_ref()];
+    holds(&daemon, &python, &words);
+}
+
+fn clients(file: &str) -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.join("tests/clients").join(file)
+}
+
+#[test]
+fn the_typescript_sdk() {
+    let sdk = "node_modules/@modelcontextprotocol/sdk";
+    let Some(sdk) = outside_client("mcp::the_typescript_sdk", sdk) else {
+        return;
+    };
+    let (daemon, script) = (daemon(), clients("scenario.mjs"));
+    let palyra = daemon.bins().join("palyra");
+    let folder = sdk.ancestors().nth(3).unwrap();
+    let words = [script.as_os_str(), folder.as_os_str(), palyra.as_os_str()];
+    holds(&daemon, Path::new("node"), &words);
 }
 
 #[test]
