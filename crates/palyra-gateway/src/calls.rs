@@ -115,6 +115,7 @@ impl CallState {
             | DenialCode::AgentPaused
             | DenialCode::ApprovalPending
             | DenialCode::NoApprover
+            | DenialCode::NeedsTwoPeople
             | DenialCode::ToolDisabled
             | DenialCode::BudgetExhausted => Self::Denied,
             DenialCode::ApprovalDenied | DenialCode::GrantSpent => Self::ApprovalDenied,
