@@ -230,7 +230,7 @@ async fn case_09_anything_else_that_changes_is_another_call() {
         changed("env", serde_json::json!({ "GIT_DIR": "x" })),
         changed("env", serde_json::json!({ "GIT_DIR": "y" })),
         changed("stdin", "y".into()),
-        changed("tier", "b".into()),
+        changed("address_space", 4_000_000_000_u64.into()),
         changed("egress", "none".into()),
         changed("timeout_ms", 1_000.into()),
     ] {

@@ -43,34 +43,31 @@ impl Answers {
         }
         // One that cannot be read is named elsewhere.
         let entry = body::decode(record.seq, record.body).ok()?;
-        match &entry {
-            Entry::ApprovalRequested {
-                call,
-                digest,
-                approver,
-                ..
-            } => {
-                let asked = Asked {
-                    approval: record.stream.parse().ok()?,
-                    call: call.clone(),
-                    digest: *digest,
-                    approver: *approver,
-                };
-                self.asked.insert(record.stream.to_owned(), asked);
-                None
-            }
-            Entry::PresenceChanged { change, .. } => {
-                self.changed(change);
-                None
-            }
-            Entry::GrantMade { terms } => {
-                let signed = self.terms.remove(terms.id.as_str())?;
-                let made = serde_json::to_value(terms).ok()?;
-                let same = Digest::of(&canonical_bytes(&made)) == signed;
-                (!same).then_some("is another grant than the one that its person signed")
-            }
-            answer => self.answered(record.stream, answer),
+        if let Entry::ApprovalRequested {
+            call,
+            digest,
+            approver,
+            ..
+        } = &entry
+        {
+            let asked = Asked {
+                approval: record.stream.parse().ok()?,
+                call: call.clone(),
+                digest: *digest,
+                approver: *approver,
+            };
+            self.asked.insert(record.stream.to_owned(), asked);
         }
+        if let Entry::PresenceChanged { change, .. } = &entry {
+            self.changed(change);
+        }
+        if let Entry::GrantMade { terms } = &entry {
+            let signed = self.terms.remove(terms.id.as_str())?;
+            let made = serde_json::to_value(terms).ok()?;
+            let same = Digest::of(&canonical_bytes(&made)) == signed;
+            return (!same).then_some("is another grant than the one that its person signed");
+        }
+        self.answered(record.stream, &entry)
     }
 
     const fn changed(&mut self, change: &PresenceChange) {
