@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 
 use palyra_api::Client;
-use palyra_api::wire::presence::PRESENCE_REQUIRED;
+use palyra_api::wire::presence::{PRESENCE_REQUIRED, Presence};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -31,6 +31,20 @@ pub async fn post<B: Serialize, T: DeserializeOwned>(
     body: &B,
 ) -> Result<T, Failure> {
     insist(session, path, body, true).await
+}
+
+/// The same connection for a call of one's own, which proves that a person makes it where that is
+/// demanded. Without a terminal it goes on as it is, and policy says what it makes of that.
+pub async fn proving(session: &Session, mut client: Client) -> Client {
+    if session.agent.is_some() {
+        return client;
+    }
+    let stands: Result<Presence, _> = in_time(client.get("/api/v1/presence")).await;
+    let asks = stands.is_ok_and(|it| it.key.is_some() && (!it.held || it.with_agents));
+    match asks.then(|| ask("your passphrase")) {
+        Some(Ok(passphrase)) => client.with_passphrase(&passphrase),
+        Some(Err(_)) | None => client,
+    }
 }
 
 /// The same, however long the answer takes.

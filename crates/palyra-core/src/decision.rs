@@ -18,6 +18,8 @@ pub enum DenialCode {
     ApprovalPending,
     /// Nobody is there to be asked: the agent works unattended.
     NoApprover,
+    /// Policy demands the yes of two people, and there is one.
+    NeedsTwoPeople,
     /// A person turned this tool off.
     ToolDisabled,
     /// The asker went away before it started.
@@ -60,6 +62,7 @@ impl DenialCode {
             Self::ApprovalCancelled => "approval_cancelled",
             Self::ApprovalPending => "approval_pending",
             Self::NoApprover => "no_approver",
+            Self::NeedsTwoPeople => "needs_two_people",
             Self::ToolDisabled => "tool_disabled",
             Self::CallerGone => "caller_gone",
             Self::GrantSpent => "grant_spent",

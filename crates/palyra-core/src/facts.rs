@@ -190,6 +190,10 @@ pub struct Facts {
     /// The strictest posture for it, when a person set one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub posture: Option<Posture>,
+    /// Whether the person who calls for themselves confirmed it by calling, as far as their presence
+    /// is demanded; nothing about an agent's call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub self_confirmed: Option<bool>,
     /// A person's yes, when there is one.
     pub grant: Option<Grant>,
     digest: CallDigest,
@@ -253,6 +257,7 @@ impl Facts {
             calls_last_minute,
             said: None,
             posture: None,
+            self_confirmed: None,
             grant: None,
             digest,
             plan: seal,

@@ -120,6 +120,7 @@ impl CallState {
             | DenialCode::SecretDenied
             | DenialCode::ApprovalPending
             | DenialCode::NoApprover
+            | DenialCode::NeedsTwoPeople
             | DenialCode::ToolDisabled
             | DenialCode::BudgetExhausted => Self::Denied,
             DenialCode::ApprovalDenied | DenialCode::GrantSpent => Self::ApprovalDenied,

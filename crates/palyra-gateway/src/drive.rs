@@ -20,7 +20,7 @@ use palyra_core::{
 };
 use palyra_egress::Authority;
 use palyra_journal::{CallRecorder, JournalError};
-use palyra_policy::PolicyEngine;
+use palyra_policy::{Action, PolicyEngine, Resource};
 use palyra_sandbox::{LiveInput, OutputChunk};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -167,6 +167,7 @@ impl Drive {
             ToolDecision::Ask(_) => {}
         }
         self.somebody_can_be_asked()?;
+        self.one_person_is_enough()?;
         let record = match self.gateway.left_for(&self.facts).map_err(unreadable)? {
             Some(left) => {
                 *approval = Some(left.id.clone());
@@ -242,6 +243,51 @@ impl Drive {
             DenialCode::NoApprover,
             format!("agent `{name}` works unattended: nobody is there to be asked"),
             "let policy allow the call, or register the agent without `--unattended`",
+        ))
+    }
+
+    /// Whether a person may decide at all, and whether one is enough: nobody is asked in vain.
+    fn one_person_is_enough(&self) -> Result<(), Denial> {
+        let Some(agent) = self.caller.principal.agent() else {
+            return Ok(());
+        };
+        let (device, channel) = (self.facts.origin.device.clone(), self.facts.origin.channel);
+        let person = Principal::User {
+            name: self.caller.principal.user().clone(),
+        };
+        let requester = self.caller.principal.clone();
+        let on = Resource::Approval { requester };
+        let policy = &self.gateway.policy;
+        if let Err(denial) = policy.authorize(&person, &device, channel, Action::ApprovalDecide, on)
+        {
+            return Err(Denial::new(
+                DenialCode::NoApprover,
+                format!("policy lets nobody here decide this: {}", denial.reason),
+                "let `approval.decide` be permitted for somebody; this version knows the owner only",
+            ));
+        }
+        let now = self.gateway.clock.now();
+        let yes_of = |people: i64| {
+            let grant = Grant {
+                approval: ApprovalId::mint(now),
+                standing: None,
+                agent: agent.clone(),
+                digest: *self.facts.digest(),
+                scope: None,
+                not_after: now.plus(palyra_approval::GRANT_LIFETIME),
+                people,
+            };
+            let facts = self.facts.clone().with_grant(grant, now);
+            let answer = policy.deliberate(&facts);
+            answer.is_ok_and(|found| matches!(found.answer, PolicyAnswer::Run { .. }))
+        };
+        if yes_of(1) || !yes_of(2) {
+            return Ok(());
+        }
+        Err(Denial::new(
+            DenialCode::NeedsTwoPeople,
+            "policy demands the yes of two people, and this version knows one",
+            "let one person's yes be enough (`context.grant.people >= 1`), or do it yourself",
         ))
     }
 
@@ -481,6 +527,7 @@ impl Drive {
             Ok(admitted) => admitted,
             Err(denial) => return Conclusion::Denied(self.close(denial).await),
         };
+        self.gateway.seen.executed(&self.facts);
         let running = Change::Call(self.facts.call.clone(), "admitted");
         self.gateway.changes.tell(running);
         let _ = self.events.send(Event::Started).await;

@@ -85,6 +85,7 @@ impl Refusal {
             | Code::ApprovalExpired
             | Code::ApprovalPending
             | Code::NoApprover
+            | Code::NeedsTwoPeople
             | Code::ToolDisabled
             | Code::ApprovalCancelled
             | Code::CallerGone

@@ -38,6 +38,7 @@ pub mod records;
 mod recovery;
 mod registrations;
 mod resolver;
+mod seen;
 pub mod service;
 pub mod sessions;
 pub mod stats;

@@ -316,6 +316,22 @@ impl GatewayService {
         self.presence(caller)
     }
 
+    /// Whether a person confirms their own call by making it: nothing about an agent's. Where a
+    /// passphrase is demanded, only one who gave it does.
+    ///
+    /// # Errors
+    /// The passphrase that came with it is wrong.
+    pub(crate) async fn confirmed(&self, caller: &Caller) -> Result<Option<bool>, Refusal> {
+        if caller.principal.agent().is_some() {
+            return Ok(None);
+        }
+        match (self.present(caller, "make a call").await, &caller.presence) {
+            (Ok(_), _) => Ok(Some(true)),
+            (Err(refusal), Some(_)) => Err(refusal),
+            (Err(_), None) => Ok(Some(false)),
+        }
+    }
+
     /// Lets a person go on who is there: with the key that signs, when there is one.
     ///
     /// # Errors

@@ -35,6 +35,7 @@ use crate::network::{EgressSettings, Known};
 use crate::people::People;
 use crate::policies::{Keeper, PolicyPlace};
 use crate::presence::{GivenPassphrase, Presence};
+use crate::seen::Seen;
 use crate::sessions::{Latest, Sessions};
 use crate::tools::{Place, Registry, unknown};
 use crate::vault::{VaultKeeper, VaultPlace};
@@ -171,6 +172,7 @@ pub(crate) struct Inner {
     pub(crate) grants: Granting,
     pub(crate) sessions: Sessions,
     pub(crate) presence: Presence,
+    pub(crate) seen: Seen,
     pub(crate) latest: Latest,
     pub(crate) detached: Detached,
     pub(crate) tokens: Tokens,
@@ -272,6 +274,7 @@ impl GatewayService {
             grants: Granting::of(grants),
             sessions: Sessions::default(),
             presence,
+            seen: Seen::default(),
             latest,
             detached,
             tokens: Tokens::default(),
@@ -370,7 +373,9 @@ impl GatewayService {
         };
         let understood = prepared.analysis.understanding(&identity, &key);
         let facts = facts.with_understanding(understood);
-        let mut facts = facts.with_code(prepared.code_facts());
+        let facts = facts.with_code(prepared.code_facts());
+        let mut facts = self.with_what_is_new(facts)?;
+        facts.self_confirmed = self.confirmed(caller).await?;
         facts.said = wanted.said.map(|said| {
             let cut = said.floor_char_boundary(MOST_SAID);
             said.get(..cut).unwrap_or_default().to_owned()

@@ -69,6 +69,9 @@ pub(crate) fn of_call(
     if let Some(posture) = facts.posture {
         pairs.push(pair("posture", text(posture.as_str())));
     }
+    if let Some(confirmed) = facts.self_confirmed {
+        pairs.push(pair("self_confirmed", truth(confirmed)));
+    }
     if let Some(grant) = &facts.grant {
         pairs.push(pair("grant", granted(words, grant)?));
     }

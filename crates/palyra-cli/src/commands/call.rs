@@ -12,6 +12,7 @@ use crate::calling::{By, Calling, Input};
 use crate::exit::{Exit, Meaning};
 use crate::failure::Failure;
 use crate::place;
+use crate::present;
 use crate::session::Session;
 use crate::stdin;
 use crate::values::JsonArg;
@@ -26,7 +27,8 @@ pub(super) async fn run(args: &Call, session: &Session) -> Result<Exit, Failure>
         (None, None) => place::here().ok(),
         (None, Some(_)) => None,
     };
-    let mut client = session.connect_or_start().await?;
+    let client = session.connect_or_start().await?;
+    let mut client = present::proving(session, client).await;
     let who = session
         .agent
         .as_ref()

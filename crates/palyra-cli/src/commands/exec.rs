@@ -16,6 +16,7 @@ use crate::calling::{By, Calling, Input, quoted};
 use crate::exit::{Exit, Meaning};
 use crate::failure::Failure;
 use crate::place;
+use crate::present;
 use crate::session::Session;
 use crate::stdin;
 use crate::terminal;
@@ -50,7 +51,8 @@ pub(super) async fn run(args: &Exec, session: &Session) -> Result<Exit, Failure>
         session.output.note(note);
     }
     let here = place::here();
-    let mut client = session.connect_or_start().await?;
+    let client = session.connect_or_start().await?;
+    let mut client = present::proving(session, client).await;
     let scope = match (given, &session.agent) {
         (Some(given), _) => Scope::Named(given),
         (None, None) => Scope::Named(here.clone()?),

@@ -274,3 +274,21 @@ fn a_changed_file_is_not_a_persons_word_and_turning_it_off_leaves_a_mark() {
     let status = daemon.palyra(&["status", "--json"]).json();
     assert_eq!(status["presence"], "off");
 }
+
+/// An agent that drops its `--as` is no person either.
+#[test]
+fn a_call_of_ones_own_needs_the_passphrase_too() {
+    let daemon = with_agent("");
+    let touch = |name| ["exec", "--", "touch", name];
+    let _ = daemon.palyra(&touch("control")).expect_code(0);
+    set(&daemon, PASSPHRASE);
+    let refused = daemon.palyra(&touch("proof"));
+    assert_ne!(refused.code, Some(0));
+    assert!(refused.stderr.contains("passphrase"), "{refused:?}");
+    assert!(!daemon.workspace().join("proof").exists());
+    let mut terminal = daemon.palyra_in_terminal(&touch("proof"));
+    terminal.sees("your passphrase: ");
+    terminal.line(PASSPHRASE);
+    assert!(terminal.ended().success(), "{}", terminal.all());
+    assert!(daemon.workspace().join("proof").exists());
+}

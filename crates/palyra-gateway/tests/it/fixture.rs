@@ -173,9 +173,27 @@ impl House {
     /// The agent proposes this.
     pub(crate) async fn propose(&self, by: &Caller, argv: &[&str], detached: bool) -> CallHandle {
         let arguments = serde_json::json!({ "argv": argv });
+        self.propose_call(by, &arguments, detached).await
+    }
+
+    /// The agent proposes this, with everything it can say.
+    pub(crate) async fn propose_with(
+        &self,
+        by: &Caller,
+        arguments: &serde_json::Value,
+    ) -> CallHandle {
+        self.propose_call(by, arguments, false).await
+    }
+
+    async fn propose_call(
+        &self,
+        by: &Caller,
+        arguments: &serde_json::Value,
+        detached: bool,
+    ) -> CallHandle {
         let wanted = ProposedCall {
             tool: "palyra.process.run".to_owned(),
-            arguments: CanonicalJson::from_value(&arguments).unwrap(),
+            arguments: CanonicalJson::from_value(arguments).unwrap(),
             workspace: Some(self.workspace.clone()),
             window: None,
             said: None,

@@ -202,6 +202,42 @@ async fn case_09_any_changed_word_is_another_call_for_an_exact_grant() {
     }
 }
 
+/// Not only its words: where it works, what it is given, and under which walls.
+#[tokio::test]
+async fn case_09_anything_else_that_changes_is_another_call() {
+    let house = House::waiting("", 1, LONG).await;
+    std::fs::create_dir(house.workspace.join("sub")).unwrap();
+    let plain = serde_json::json!({ "argv": ["git", "status"] });
+    let changed = |name: &str, value: serde_json::Value| {
+        let mut arguments = plain.clone();
+        arguments[name] = value;
+        arguments
+    };
+    let asked = async |arguments: &serde_json::Value| {
+        let mut call = house.propose_with(&house.agent, arguments).await;
+        matches!(
+            call.next().await,
+            Some(palyra_gateway::Event::ApprovalPending { .. })
+        )
+    };
+    granted(&house, &house.agent, Reach::Window, ScopeKind::Exact).await;
+    assert!(!asked(&plain).await, "a control");
+    for arguments in [
+        changed(
+            "cwd",
+            house.workspace.join("sub").display().to_string().into(),
+        ),
+        changed("env", serde_json::json!({ "GIT_DIR": "x" })),
+        changed("env", serde_json::json!({ "GIT_DIR": "y" })),
+        changed("stdin", "y".into()),
+        changed("address_space", 4_000_000_000_u64.into()),
+        changed("egress", "none".into()),
+        changed("timeout_ms", 1_000.into()),
+    ] {
+        assert!(asked(&arguments).await, "{arguments}");
+    }
+}
+
 #[tokio::test]
 async fn a_pause_and_a_removal_end_everything_that_was_granted() {
     let house = House::waiting("", 1, LONG).await;

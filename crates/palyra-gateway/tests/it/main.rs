@@ -10,6 +10,7 @@ mod answers;
 mod detached;
 mod fixture;
 mod grants;
+mod people;
 mod rules;
 mod scopes;
 mod tools;

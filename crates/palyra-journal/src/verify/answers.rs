@@ -43,34 +43,31 @@ impl Answers {
         }
         // One that cannot be read is named elsewhere.
         let entry = body::decode(record.seq, record.body).ok()?;
-        match &entry {
-            Entry::ApprovalRequested {
-                call,
-                digest,
-                approver,
-                ..
-            } => {
-                let asked = Asked {
-                    approval: record.stream.parse().ok()?,
-                    call: call.clone(),
-                    digest: *digest,
-                    approver: *approver,
-                };
-                self.asked.insert(record.stream.to_owned(), asked);
-                None
-            }
-            Entry::PresenceChanged { change, .. } => {
-                self.changed(change);
-                None
-            }
-            Entry::GrantMade { terms } => {
-                let signed = self.terms.remove(terms.id.as_str())?;
-                let made = serde_json::to_value(terms).ok()?;
-                let same = Digest::of(&canonical_bytes(&made)) == signed;
-                (!same).then_some("is another grant than the one that its person signed")
-            }
-            answer => self.answered(record.stream, answer),
+        if let Entry::ApprovalRequested {
+            call,
+            digest,
+            approver,
+            ..
+        } = &entry
+        {
+            let asked = Asked {
+                approval: record.stream.parse().ok()?,
+                call: call.clone(),
+                digest: *digest,
+                approver: *approver,
+            };
+            self.asked.insert(record.stream.to_owned(), asked);
         }
+        if let Entry::PresenceChanged { change, .. } = &entry {
+            self.changed(change);
+        }
+        if let Entry::GrantMade { terms } = &entry {
+            let signed = self.terms.remove(terms.id.as_str())?;
+            let made = serde_json::to_value(terms).ok()?;
+            let same = Digest::of(&canonical_bytes(&made)) == signed;
+            return (!same).then_some("is another grant than the one that its person signed");
+        }
+        self.answered(record.stream, &entry)
     }
 
     const fn changed(&mut self, change: &PresenceChange) {
@@ -102,5 +99,96 @@ impl Answers {
         };
         let holds = question.is_answered_by(answer);
         (!holds).then_some("is an answer that its person did not sign")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ed25519_dalek::{Signer as _, SigningKey};
+    use palyra_core::{
+        ApprovalDecision, ApproverSignature, Blob, BlobKind, DigestKey, Principal, Signed,
+        Timestamp, UserName,
+    };
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_794_733_261_000);
+
+    fn look(answers: &mut Answers, stream: &str, entry: &Entry) -> Option<&'static str> {
+        let body = body::encode(entry).unwrap();
+        answers.look(&EntryRecord {
+            seq: 1,
+            stream,
+            revision: 1,
+            kind: entry.kind(),
+            at: NOW.as_millis(),
+            body: &body,
+        })
+    }
+
+    #[test]
+    fn an_answer_that_its_person_did_not_sign_is_named() {
+        let signer = SigningKey::from_bytes(&[1; 32]);
+        let key = ApproverKey::from_bytes(signer.verifying_key().to_bytes()).unwrap();
+        let (approval, call) = (ApprovalId::mint(NOW), CallId::mint(NOW));
+        let digest = DigestKey::from_bytes([1; 32])
+            .call_digest(&[b"x"])
+            .recorded(&call);
+        let asked = Entry::ApprovalRequested {
+            call: call.clone(),
+            principal: Principal::User {
+                name: UserName::owner(),
+            },
+            tool: "palyra.echo".parse().unwrap(),
+            digest,
+            arguments: Blob::new(BlobKind::Arguments, Vec::new()).commitment(),
+            expires_at: NOW,
+            session: None,
+            risk: None,
+            detached: false,
+            approver: Some(key),
+            people: 1,
+        };
+        let unsigned = Entry::ApprovalDecided {
+            decision: ApprovalDecision::Allow,
+            decided_by: UserName::owner(),
+            reason: None,
+            from: None,
+            grant: None,
+            signed: None,
+        };
+        let question = Question {
+            approval: &approval,
+            call: &call,
+            digest: &digest,
+            approver: Some(&key),
+        };
+        let said = question.statement(&unsigned, None).unwrap().bytes();
+        let signature = ApproverSignature::from_bytes(signer.sign(&said).to_bytes());
+        let right = Entry::ApprovalDecided {
+            decision: ApprovalDecision::Allow,
+            decided_by: UserName::owner(),
+            reason: None,
+            from: None,
+            grant: None,
+            signed: Some(Box::new(Signed {
+                key,
+                signature,
+                terms: None,
+            })),
+        };
+        for (answer, holds) in [(&right, true), (&unsigned, false)] {
+            let mut answers = Answers::default();
+            assert_eq!(look(&mut answers, approval.as_str(), &asked), None);
+            let wrong = look(&mut answers, approval.as_str(), answer);
+            assert_eq!(wrong.is_none(), holds, "{wrong:?}");
+        }
+        // Also where the question itself was changed to demand nothing.
+        let mut answers = Answers::default();
+        let change = PresenceChange::Set { key };
+        let session = None;
+        let set = Entry::PresenceChanged { change, session };
+        assert_eq!(look(&mut answers, "presence", &set), None);
+        assert!(look(&mut answers, approval.as_str(), &unsigned).is_some());
     }
 }

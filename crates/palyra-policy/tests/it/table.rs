@@ -2,9 +2,11 @@
 
 use palyra_core::corridor::{Decides as _, PolicyAnswer};
 use palyra_core::{Channel, DenialCode, DeviceId, Principal};
-use palyra_policy::{Action, PolicyEngine, Resource};
+use palyra_policy::{Action, Baseline, PolicyEngine, Resource};
 
-use crate::fixture::{ECHO, READ, RUN, SHY, WRITE, call, engine, granted, name, tools, who};
+use crate::fixture::{
+    ECHO, READ, RUN, SHY, WRITE, call, engine, engine_of, granted, name, tools, who,
+};
 
 /// One word for an answer.
 fn word(engine: &PolicyEngine, principal: &Principal, tool: &str) -> &'static str {
@@ -239,4 +241,30 @@ fn the_engine_can_be_shared_between_threads() {
             engine.set_tools(&tools()).unwrap();
         }
     });
+}
+
+/// A person's own word is enough, unless a passphrase is demanded and was not given. Then nobody is
+/// asked instead, and no grant of theirs exists that could lift it.
+#[test]
+fn a_persons_own_call_is_confirmed_by_making_it() {
+    for baseline in Baseline::ALL {
+        let engine = engine_of(baseline.source());
+        let answer = |who_calls: &str, tool: &str, confirmed: Option<bool>| {
+            let mut facts = call(&who(who_calls), tool, "x");
+            facts.self_confirmed = confirmed;
+            engine.answer(&facts)
+        };
+        for confirmed in [None, Some(true)] {
+            let ran = answer("owner", RUN, confirmed);
+            assert!(matches!(ran, Ok(PolicyAnswer::Run { .. })), "{ran:?}");
+        }
+        let denied = answer("owner", RUN, Some(false));
+        let Ok(PolicyAnswer::Deny { matched, .. }) = &denied else {
+            panic!("{baseline:?}: {denied:?}");
+        };
+        assert_eq!(matched, &["deny_unconfirmed"]);
+        // What is not sensitive needs nobody's word.
+        let plain = answer("owner", ECHO, Some(false));
+        assert!(matches!(plain, Ok(PolicyAnswer::Run { .. })), "{plain:?}");
+    }
 }
