@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use palyra_approval::{ApprovalPromptRecord, ApprovalRecord};
 use palyra_core::{
-    AgentName, Effect, Facts, GrantId, GrantTerms, Reach, Scope, ScopeKind, Timestamp, render,
+    AgentName, Channel, Effect, Facts, GrantId, GrantTerms, Reach, Scope, ScopeKind, Timestamp,
+    render,
 };
 use palyra_policy::{GrantRule, grant_text};
 use serde_json::Value;
@@ -59,6 +60,12 @@ impl ApprovalView {
         let Some(facts) = &self.facts else {
             return lines;
         };
+        // A command is run here in its place; what changes files there is not.
+        if facts.origin.channel == Channel::Hook && facts.programs.is_empty() {
+            let line =
+                "the agent's client does this by itself, outside of Palyra: nothing contains it";
+            lines.push(line.to_owned());
+        }
         if facts.reads_more_code {
             let line = "what this program reads and runs later is not part of what you approve";
             lines.push(line.to_owned());

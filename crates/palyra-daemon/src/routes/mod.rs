@@ -154,7 +154,13 @@ impl FromRequestParts<App> for Who {
         let channel = channel(parts)?;
         let caller = match channel {
             Channel::Cli => visitor.caller.clone(),
-            Channel::Mcp | Channel::Hook => visitor.alone(),
+            Channel::Mcp | Channel::Hook => {
+                // The client runs in the terminal's session, and can type there what it likes.
+                if let Some(session) = &visitor.caller.session {
+                    app.gateway.agent_seen(session);
+                }
+                visitor.alone()
+            }
         };
         let caller = caller.by_channel(channel);
         match (headers.next(), headers.next()) {

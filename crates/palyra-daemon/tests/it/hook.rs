@@ -91,6 +91,8 @@ fn a_question_is_left_and_the_same_again_spends_the_answer() {
     assert_eq!(first, "deny");
     let asked = daemon.pending_approval();
     assert!(why.contains(&asked) && !why.contains("decide"), "{why}");
+    let shown = daemon.palyra(&["approvals", "show", &asked]).expect_code(0);
+    assert!(shown.stdout.contains("outside of Palyra"), "{shown:?}");
     // Asked again, it is the same question.
     let again = decision(&hook(&daemon, "claude-code", "Write", &write));
     assert!(again.1.contains(&asked), "{}", again.1);

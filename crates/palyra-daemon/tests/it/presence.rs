@@ -109,6 +109,18 @@ fn a_process_with_the_owners_uid_decides_nothing_without_the_passphrase() {
 
 #[test]
 fn it_counts_for_the_terminal_it_was_typed_in_until_an_agent_is_seen_there() {
+    // Lowered, and by its client, which is a session of its own and runs in this terminal all the same.
+    let asked =
+        r#"{"hook_event_name":"PreToolUse","tool_name":"Read","tool_input":{"file_path":"a"}}"#;
+    for speaks in [
+        "palyra status --as agent:a".to_owned(),
+        format!("echo '{asked}' | palyra hook claude-code --as agent:a"),
+    ] {
+        held_until(&speaks);
+    }
+}
+
+fn held_until(agent_speaks: &str) {
     let daemon = with_agent("");
     set(&daemon, PASSPHRASE);
     let ids = ["x", "y", "z"].map(|name| leave(&daemon, name));
@@ -125,7 +137,7 @@ fn it_counts_for_the_terminal_it_was_typed_in_until_an_agent_is_seen_there() {
     let elsewhere = daemon.palyra(&decide(&ids[2], "deny"));
     assert_eq!(elsewhere.error_code(), "presence_required");
     // An agent speaks from the same terminal: from here on each decision asks.
-    shell.line("palyra status --as agent:a >/dev/null; echo was-$?");
+    shell.line(&format!("{agent_speaks} >/dev/null 2>&1; echo was-$?"));
     shell.sees("\nwas-0");
     shell.line(&decides(&ids[2]));
     shell.sees("your passphrase: ");
