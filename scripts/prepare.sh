@@ -30,6 +30,8 @@ bwrap bubblewrap
 dbus-run-session dbus-daemon
 gnome-keyring-daemon gnome-keyring
 tmux tmux
+openssl openssl
+python3:requests python3-requests
 NEEDS
 }
 
@@ -54,6 +56,8 @@ bookworm bubblewrap 0.8.*
 bookworm dbus-daemon 1.14.*
 bookworm gnome-keyring 42.*
 bookworm tmux 3.3*
+bookworm openssl 3.0.*
+bookworm python3-requests 2.28.*
 trixie git 1:2.47.*
 trixie nodejs 20.*
 trixie python3 3.13.*
@@ -63,6 +67,8 @@ trixie bubblewrap 0.11.*
 trixie dbus-daemon 1.16.*
 trixie gnome-keyring 48.*
 trixie tmux 3.5*
+trixie openssl 3.5.*
+trixie python3-requests 2.32.*
 noble git 1:2.43.*
 noble nodejs 18.19.*
 noble python3 3.12.*
@@ -72,6 +78,8 @@ noble bubblewrap 0.9.*
 noble dbus-daemon 1.14.*
 noble gnome-keyring 46.*
 noble tmux 3.4*
+noble openssl 3.0.*
+noble python3-requests 2.31.*
 PINS
 }
 
@@ -87,12 +95,20 @@ pinned() {
     printf '%s\n' "$package${version:+=$version}"
 }
 
-# Reads "command package" lines; prints those whose command is missing.
+# Reads "command package" lines; prints those whose command is missing. `python3:NAME` is a module of
+# the distribution's Python.
 missing() {
     local command package
     while read -r command package; do
-        command -v "$command" >/dev/null 2>&1 || printf '%s %s\n' "$command" "$package"
+        is_there "$command" || printf '%s %s\n' "$command" "$package"
     done
+}
+
+is_there() {
+    case "$1" in
+    python3:*) /usr/bin/python3 -c "import ${1#*:}" >/dev/null 2>&1 </dev/null ;;
+    *) command -v "$1" >/dev/null 2>&1 ;;
+    esac
 }
 
 # A compiler without the C library's headers is not enough.

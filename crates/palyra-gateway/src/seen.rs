@@ -57,7 +57,11 @@ fn things(facts: &Facts) -> impl Iterator<Item = Thing> + '_ {
 
 impl GatewayService {
     /// The same call, with what is new about it among the reasons of its risk.
-    pub(crate) fn with_what_is_new(&self, mut facts: Facts) -> Result<Facts, Refusal> {
+    pub(crate) fn with_what_is_new(
+        &self,
+        mut facts: Facts,
+        uses_secrets: bool,
+    ) -> Result<Facts, Refusal> {
         let Some(agent) = facts.origin.principal.agent().cloned() else {
             return Ok(facts);
         };
@@ -87,7 +91,7 @@ impl GatewayService {
             });
         }
         drop(known);
-        if facts.capabilities.contains(&ToolCapability::SecretsRead) {
+        if uses_secrets || facts.capabilities.contains(&ToolCapability::SecretsRead) {
             reasons.push((RiskLevel::High, "it uses a secret".to_owned()));
         }
         for (level, reason) in reasons {

@@ -339,8 +339,8 @@ impl GatewayService {
             masked: &self.0.settings.masked,
             rules: &self.0.settings.rules,
             people: &self.0.settings.people,
-            // Without any sandbox there is nothing to fall back to either.
             egress: &self.0.settings.egress,
+            // Without any sandbox there is nothing to fall back to either.
             has_tier_c: sandbox.tier_c.is_some() || !sandbox.available,
         };
         let prepared = tool.prepare(&wanted.arguments, &place)?;
@@ -374,7 +374,7 @@ impl GatewayService {
         let understood = prepared.analysis.understanding(&identity, &key);
         let facts = facts.with_understanding(understood);
         let facts = facts.with_code(prepared.code_facts());
-        let mut facts = self.with_what_is_new(facts)?;
+        let mut facts = self.with_what_is_new(facts, prepared.plan.uses_secrets())?;
         facts.self_confirmed = self.confirmed(caller).await?;
         facts.said = wanted.said.map(|said| {
             let cut = said.floor_char_boundary(MOST_SAID);

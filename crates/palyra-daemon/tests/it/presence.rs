@@ -109,18 +109,21 @@ fn a_process_with_the_owners_uid_decides_nothing_without_the_passphrase() {
 
 #[test]
 fn it_counts_for_the_terminal_it_was_typed_in_until_an_agent_is_seen_there() {
-    // Lowered, and by its client, which is a session of its own and runs in this terminal all the same.
-    let asked =
-        r#"{"hook_event_name":"PreToolUse","tool_name":"Read","tool_input":{"file_path":"a"}}"#;
-    for speaks in [
-        "palyra status --as agent:a".to_owned(),
-        format!("echo '{asked}' | palyra hook claude-code --as agent:a"),
-    ] {
-        held_until(&speaks);
-    }
+    held_until(|_| "palyra status --as agent:a".to_owned());
+    // By its client, which is a session of its own and runs in this terminal all the same.
+    held_until(|daemon| {
+        let asked = serde_json::json!({
+            "hook_event_name": "PreToolUse",
+            "session_id": "s",
+            "cwd": daemon.workspace(),
+            "tool_name": "Bash",
+            "tool_input": { "command": "true" },
+        });
+        format!("echo '{asked}' | palyra hook claude-code --as agent:a")
+    });
 }
 
-fn held_until(agent_speaks: &str) {
+fn held_until(agent_speaks: impl Fn(&Daemon) -> String) {
     let daemon = with_agent("");
     set(&daemon, PASSPHRASE);
     let ids = ["x", "y", "z"].map(|name| leave(&daemon, name));
@@ -137,7 +140,8 @@ fn held_until(agent_speaks: &str) {
     let elsewhere = daemon.palyra(&decide(&ids[2], "deny"));
     assert_eq!(elsewhere.error_code(), "presence_required");
     // An agent speaks from the same terminal: from here on each decision asks.
-    shell.line(&format!("{agent_speaks} >/dev/null 2>&1; echo was-$?"));
+    let speaks = agent_speaks(&daemon);
+    shell.line(&format!("{speaks} >/dev/null 2>&1; echo was-$?"));
     shell.sees("\nwas-0");
     shell.line(&decides(&ids[2]));
     shell.sees("your passphrase: ");

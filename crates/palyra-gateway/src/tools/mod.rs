@@ -34,6 +34,14 @@ pub enum AnyPlan {
 }
 
 impl AnyPlan {
+    /// Whether secrets are put into its requests.
+    pub(crate) fn uses_secrets(&self) -> bool {
+        match self {
+            Self::Process(plan) => !plan.secrets.is_empty(),
+            Self::Reply(_) | Self::File(_) => false,
+        }
+    }
+
     pub(crate) const fn tier(&self) -> Tier {
         match self {
             Self::Reply(_) => Tier::Builtin,

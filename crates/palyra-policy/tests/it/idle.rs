@@ -34,7 +34,9 @@ fn answers(engine: &PolicyEngine) -> String {
             };
             let (each, off) = (Posture::AskEachTime, Posture::Disabled);
             let postures = [posed(&plain, each), posed(&yes, each), posed(&yes, off)];
-            for facts in [plain, yes, stale].into_iter().chain(postures) {
+            let mut unconfirmed = plain.clone();
+            unconfirmed.self_confirmed = Some(false);
+            for facts in [plain, yes, stale, unconfirmed].into_iter().chain(postures) {
                 said.push_str(match engine.answer(&facts) {
                     Ok(PolicyAnswer::Run { .. }) => "run ",
                     Ok(PolicyAnswer::Ask { .. }) => "ask ",

@@ -19,11 +19,8 @@ fn without_hosts_nothing_is_reached() {
 /// Not in Tier-B either.
 #[test]
 fn no_enforcement_is_no_default_of_any_tier() {
-    if palyra_testkit::is_root() {
-        // A root daemon has no Tier-B in a folder of root's.
-        return;
-    }
-    let world = World::new();
+    // A root daemon has no Tier-B in a folder of root's.
+    let world = World::of_a_plain_user();
     let url = format!("http://127.0.0.1:{}/", world.good.port);
     let ran = world.exec_with(&["--tier", "b"], &["curl", "-sS", &url]);
     assert_ne!(ran.code, Some(0));

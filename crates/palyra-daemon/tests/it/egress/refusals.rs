@@ -221,4 +221,16 @@ fn budgets_of_connections_and_bytes_hold() {
         "{result}"
     );
     assert_eq!(world.good.came(), 2);
+
+    let world = World::with("bytes = 200");
+    let url = world.url();
+    let host = format!("good.example:{}", world.good.port);
+    let script = format!("for i in 1 2 3; do curl -sS -f {url}; done; true");
+    let result = world.exec_json(&["--allow-host", &host], &["bash", "-c", &script]);
+    let codes: Vec<_> = connections(&result)
+        .iter()
+        .map(|record| record["code"].clone())
+        .collect();
+    assert!(codes.contains(&"bytes_used_up".into()), "{result}");
+    assert_ne!(stdout(&result), "good\ngood\ngood\n", "{result}");
 }

@@ -5,7 +5,7 @@ use std::io::BufRead;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use palyra_testkit::Daemon;
+use palyra_testkit::{Daemon, Ran};
 use serde_json::Value;
 
 use super::world::{Host, connections, refused};
@@ -228,6 +228,46 @@ fn a_secret_that_is_not_there_or_not_for_the_agent_is_denied_before_anything_sta
         }
     };
     let ran = words("TOKEN=missing")(&daemon);
+    let result: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(result["problem"]["code"], "secret_denied", "{result}");
+    assert!(!daemon.workspace().join("made").exists());
+    // Another agent's, even with a person's yes to the call.
+    daemon.add_agent("a");
+    let put = [
+        "vault",
+        "put",
+        "own",
+        "--scope",
+        "agent:b",
+        "--audience",
+        &host,
+    ];
+    let _ = daemon.palyra_with_input(&put, VALUE).expect_code(0);
+    let by_agent = |secret: &'static str| {
+        let words = [
+            "exec",
+            "--as",
+            "agent:a",
+            "--json",
+            "--allow-host",
+            &host,
+            "--secret",
+            secret,
+            "--",
+            "touch",
+            "made",
+        ];
+        let call = daemon.palyra_in_background(&words);
+        let asked = daemon.pending_approval();
+        let shown = daemon.palyra(&["approvals", "show", &asked]).expect_code(0);
+        for reason in ["it uses a secret", "has not connected to"] {
+            assert!(shown.stdout.contains(reason), "{reason}: {shown:?}");
+        }
+        let yes = ["approvals", "decide", &asked, "--decision", "allow"];
+        let _ = daemon.palyra(&yes).expect_code(0);
+        Ran::from(call.wait_with_output().unwrap())
+    };
+    let ran = by_agent("TOKEN=agent:b/own");
     let result: Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!(result["problem"]["code"], "secret_denied", "{result}");
     assert!(!daemon.workspace().join("made").exists());

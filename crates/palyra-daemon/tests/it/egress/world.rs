@@ -90,6 +90,18 @@ impl World {
 
     /// With more in the `[egress]` part of the configuration.
     pub(crate) fn with(more: &str) -> Self {
+        Self::built(Daemon::builder(), more)
+    }
+
+    /// A daemon that is not root's.
+    pub(crate) fn of_a_plain_user() -> Self {
+        match palyra_testkit::is_root() {
+            true => Self::built(Daemon::builder().uid(64_041), ""),
+            false => Self::new(),
+        }
+    }
+
+    fn built(builder: palyra_testkit::DaemonBuilder, more: &str) -> Self {
         let (good, other) = (Host::says("good"), Host::says("other"));
         let config = format!(
             "[egress]\nallowed_hosts = [\"good.example:{0}\", \"localhost:{0}\", \
@@ -99,7 +111,7 @@ impl World {
             good.port, other.port
         );
         Self {
-            daemon: Daemon::builder().config(&config).start(),
+            daemon: builder.config(&config).start(),
             good,
             other,
         }
