@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod advising;
+mod asking;
 pub mod budget;
 pub mod calls;
 pub mod changes;
