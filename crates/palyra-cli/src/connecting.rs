@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 /// What a client's configuration names us by.
 pub const NAME: &str = "palyra";
 
-/// The tools of Claude Code that touch the machine: the others never come to the hook.
-const CLAUDE_TOOLS: &str =
-    "Bash|Read|Write|Edit|MultiEdit|NotebookEdit|NotebookRead|Glob|Grep|LS|WebFetch|WebSearch";
+/// Every tool of Claude Code, those of other servers among them: a tool that nobody thought of must
+/// not pass by the hook.
+const CLAUDE_TOOLS: &str = "*";
 /// The same of Codex.
 const CODEX_TOOLS: &str = "Bash|apply_patch";
 

@@ -15,11 +15,31 @@ pub enum Amounts {
     Command(Value),
     /// A file, as a tool of ours and its arguments.
     File(&'static str, Value),
-    /// A call to us, which is decided when it comes.
+    /// A call to us, which is decided when it comes, or nothing that touches the machine.
     Ours,
     /// Nothing that is known, and why that is so.
     Unknown(String),
 }
+
+/// Tools that only speak with the person, or with what came through here before.
+const INERT: [&str; 13] = [
+    "Agent",
+    "AskUserQuestion",
+    "BashOutput",
+    "EnterPlanMode",
+    "ExitPlanMode",
+    "KillBash",
+    "KillShell",
+    "Task",
+    "TaskOutput",
+    "TaskStop",
+    "TodoRead",
+    "TodoWrite",
+    "ToolSearch",
+];
+
+/// How much of a file is read to show what an edit makes of it.
+const MOST_EDITED: u64 = 16 << 20;
 
 /// What this amounts to, for a client that stands in this folder.
 #[must_use]
@@ -39,7 +59,12 @@ pub fn amounts_to(tool: &str, input: &Map<String, Value>, cwd: Option<&str>) -> 
         },
         "Read" => file("file_path", "palyra.fs.read"),
         "NotebookRead" => file("notebook_path", "palyra.fs.read"),
-        "Glob" | "LS" => folder("palyra.fs.list"),
+        "Glob" => match text("pattern").map(leads_out) {
+            Some(false) => folder("palyra.fs.list"),
+            Some(true) => Amounts::Unknown("write the pattern relative to its `path`".to_owned()),
+            None => missing("pattern"),
+        },
+        "LS" => folder("palyra.fs.list"),
         // It reads whatever is in there.
         "Grep" => folder("palyra.fs.read"),
         "Write" => match (text("file_path"), text("content")) {
@@ -47,15 +72,24 @@ pub fn amounts_to(tool: &str, input: &Map<String, Value>, cwd: Option<&str>) -> 
             (None, _) => missing("file_path"),
             (_, None) => missing("content"),
         },
-        "Edit" | "MultiEdit" => match text("file_path") {
-            Some(path) => edited(path, input, cwd),
+        "Edit" => match text("file_path") {
+            Some(path) => edited(path, &[Value::Object(input.clone())], cwd),
             None => missing("file_path"),
+        },
+        "MultiEdit" => match (
+            text("file_path"),
+            input.get("edits").and_then(Value::as_array),
+        ) {
+            (Some(path), Some(edits)) => edited(path, edits, cwd),
+            (None, _) => missing("file_path"),
+            (_, None) => missing("edits"),
         },
         "NotebookEdit" => match text("notebook_path") {
             Some(path) => written(path, text("new_source").unwrap_or_default(), cwd),
             None => missing("notebook_path"),
         },
         ours if ours.starts_with("mcp__palyra__") => Amounts::Ours,
+        inert if INERT.contains(&inert) => Amounts::Ours,
         "WebFetch" | "WebSearch" => Amounts::Unknown(format!(
             "`{tool}` reaches the network outside of the sandbox, which policy cannot decide about; \
              run a program for it instead"
@@ -100,6 +134,11 @@ fn run(command: &str, input: &Map<String, Value>, cwd: Option<&str>) -> Value {
 /// The file that the client means, whatever the folder it stands in.
 fn meant(path: &str, cwd: Option<&str>) -> Result<String, Amounts> {
     let given = Path::new(path);
+    // Clients read these as something else than the name that they are.
+    if path.starts_with('~') || path.trim() != path {
+        let why = "write the path without `~` and without space around it";
+        return Err(Amounts::Unknown(why.to_owned()));
+    }
     // By way of a link, what is above is not what the text says.
     if given.components().any(|part| part == Component::ParentDir) {
         return Err(Amounts::Unknown("write the path without `..`".to_owned()));
@@ -130,19 +169,38 @@ fn written(path: &str, content: &str, cwd: Option<&str>) -> Amounts {
     }
 }
 
+/// Whether a pattern may match outside of the folder it is looked for in.
+fn leads_out(pattern: &str) -> bool {
+    let parent = |part: &str| part == ".." || part.contains("{..") || part.contains(",..");
+    let start = pattern.trim_start_matches(['{', '!', ' ']);
+    start.starts_with(['/', '~', '\\'])
+        || pattern.contains(",/")
+        || pattern.contains(",~")
+        || pattern.split('/').any(parent)
+}
+
+/// A file's text, if it is a plain file and not too long; never waits.
+fn text_of(path: &str) -> Option<String> {
+    use rustix::fs::{Mode, OFlags};
+    use std::io::Read as _;
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = std::fs::File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
+    let about = file.metadata().ok()?;
+    let fits = about.is_file() && about.len() <= MOST_EDITED;
+    let mut text = String::new();
+    let mut file = fits.then_some(file)?.take(MOST_EDITED);
+    file.read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
 /// The file as it would be afterwards, so that a person sees what changes.
-fn edited(path: &str, input: &Map<String, Value>, cwd: Option<&str>) -> Amounts {
+fn edited(path: &str, edits: &[Value], cwd: Option<&str>) -> Amounts {
     let whole = match meant(path, cwd) {
         Ok(whole) => whole,
         Err(unknown) => return unknown,
     };
     // What cannot be read now is new, or not the client's to edit either.
-    let mut content = std::fs::read_to_string(whole).unwrap_or_default();
-    let one = [Value::Object(input.clone())];
-    let edits = match input.get("edits").and_then(Value::as_array) {
-        Some(edits) => edits.as_slice(),
-        None => &one,
-    };
+    let mut content = text_of(&whole).unwrap_or_default();
     for edit in edits {
         let text = |name: &str| edit.get(name).and_then(Value::as_str);
         let (Some(old), Some(new)) = (text("old_string"), text("new_string")) else {
@@ -167,6 +225,36 @@ mod tests {
             panic!("an object")
         };
         amounts_to(tool, &input, Some("/w"))
+    }
+
+    /// What a client reads as another place than the text says is not judged as that text.
+    #[test]
+    fn a_path_that_a_client_reads_otherwise_is_not_known() {
+        for (tool, input) in [
+            ("Grep", json!({"path": "~/.ssh", "pattern": "."})),
+            ("Glob", json!({"path": "~", "pattern": "*"})),
+            ("Glob", json!({"pattern": "/home/u/**/*.pem"})),
+            ("Glob", json!({"pattern": "~/.ssh/*"})),
+            ("Glob", json!({"pattern": "a/../../*"})),
+            ("Glob", json!({"pattern": "{/etc,a}/*"})),
+            ("Glob", json!({"pattern": "{a,/etc}/*"})),
+            ("Glob", json!({"pattern": "{a,..}/*"})),
+            ("Read", json!({"file_path": "~/.ssh/id_ed25519"})),
+            ("Read", json!({"file_path": " /etc/shadow"})),
+            ("Write", json!({"file_path": "~/.bashrc", "content": "x"})),
+            ("mcp__fs__write_file", json!({"path": "x"})),
+        ] {
+            let found = of(tool, input.clone());
+            assert!(matches!(found, Amounts::Unknown(_)), "{tool} {input}");
+        }
+        for (tool, input) in [
+            ("Grep", json!({"path": "src", "pattern": "."})),
+            ("Glob", json!({"pattern": "**/*.{rs,toml}"})),
+            ("Read", json!({"file_path": "a~b.txt"})),
+        ] {
+            let found = of(tool, input.clone());
+            assert!(matches!(found, Amounts::File(..)), "{tool} {input}");
+        }
     }
 
     #[test]

@@ -207,6 +207,11 @@ impl Door {
             })?;
         let peer = Peer::of(stream, pid).map_err(|error| unknown(&error.to_string()))?;
         let inside = self.sandbox.is_inside_a_call(pid);
+        let session = match inside {
+            // When it is gone already, or cannot be looked at, it belongs to nothing.
+            Ok(false) => self.session(pid),
+            Ok(true) | Err(_) => None,
+        };
         // Asked last: a pid that still belongs to the process at accept was never reused between.
         if !peer.is_still_there(pid) {
             return Err(unknown(
@@ -216,9 +221,8 @@ impl Door {
         match inside {
             Ok(false) => {
                 let caller = Caller::on_new_run(principal, self.clock.as_ref());
-                let caller = match self.session(pid) {
+                let caller = match session {
                     Some(session) => caller.in_session(session),
-                    // It is gone already, or cannot be looked at: it belongs to nothing.
                     None => caller,
                 };
                 Ok(Visitor {

@@ -110,6 +110,7 @@ fn call(argv: &[String]) -> ProcessCall<'_> {
         cwd: Path::new("/workspace"),
         path: "/usr/bin",
         environment: &[],
+        secrets: &[],
         stdin: Read::Nothing,
         home: Some("/home/ada"),
         workspace: Path::new("/workspace"),

@@ -57,6 +57,9 @@ pub struct ProcessCall<'a> {
     pub path: &'a str,
     /// The variables that the call itself sets, without `PATH`.
     pub environment: &'a [(&'a str, &'a str)],
+    /// The secrets that it uses, each with where it finds what stands for it. A place that is a
+    /// variable is among the variables too.
+    pub secrets: &'a [(String, String)],
     /// What it reads on standard input.
     pub stdin: Read<'a>,
     /// Its `HOME`.

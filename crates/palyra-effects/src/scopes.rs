@@ -120,8 +120,9 @@ impl Breadth {
                 format!("run `{path}` with any arguments"),
             ),
         ]);
-        // A yes to the whole tool is none to the machine's own network.
-        if call.egress.is_enforced() {
+        // A yes to the whole tool is none to the machine's own network, nor to hosts and the secrets
+        // that go there: those are said by nothing in it.
+        if call.egress.is_enforced() && call.hosts.is_empty() {
             scopes.push(tool());
         }
         Self(scopes)
@@ -137,6 +138,11 @@ fn given(call: &ProcessCall<'_>) -> Vec<String> {
         .collect();
     given.sort_unstable();
     given.push(format!("path {}", call.path));
+    given.extend(
+        call.secrets
+            .iter()
+            .map(|(name, at)| format!("secret {name} at {at}")),
+    );
     // A yes to what is held to its hosts is none to what is not.
     if !call.egress.is_enforced() {
         given.push(format!("egress {}", call.egress.as_str()));

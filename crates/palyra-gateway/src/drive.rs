@@ -197,8 +197,18 @@ impl Drive {
     /// What a client does by itself is nothing that a call would not be let do: before anybody is
     /// asked, since no answer changes that.
     async fn would_be_let_here(&self) -> Result<(), Denial> {
-        let (Some(Advice::Native), AnyPlan::File(plan)) = (self.advice, &self.plan) else {
-            return Ok(());
+        let plan = match (self.advice, &self.plan) {
+            (Some(Advice::Native), AnyPlan::File(plan)) => plan,
+            (Some(Advice::Native), AnyPlan::Process(_)) => {
+                return Err(Denial::new(
+                    DenialCode::DeniedByPolicy,
+                    "a command runs here or not at all; this client cannot have it run here",
+                    "use the tool `palyra_process_run`",
+                ));
+            }
+            (Some(Advice::Native), AnyPlan::Reply(_)) | (Some(Advice::Rewritten) | None, _) => {
+                return Ok(());
+            }
         };
         let refused = self.gateway.sandbox.would_refuse(plan).await;
         refused.map_or(Ok(()), |why| {

@@ -25,7 +25,9 @@ impl GatewayService {
     /// # Errors
     /// There is no such call, it takes nothing, or it is over.
     pub async fn feed(&self, caller: &Caller, call: &str, fed: Fed) -> Result<(), Refusal> {
-        let own = |live: &&Live| live.principal == caller.principal;
+        // Another process of the same person did not make this call, nor prove what it rests on.
+        let own =
+            |live: &&Live| live.principal == caller.principal && live.session == caller.session;
         let input = {
             let live = self.0.lock_live();
             let id = call.parse::<CallId>().ok();

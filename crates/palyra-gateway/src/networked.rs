@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use palyra_core::corridor::{Executes, Running};
 use palyra_core::{
-    CallId, ConnectionRecord, EgressBudget, ExecutionReport, InjectionTable, NetworkUse,
+    CallId, ConnectionRecord, EgressBudget, EgressEnd, ExecutionReport, InjectionTable, NetworkUse,
     ProcessPlan, SecretPlace, SecretRef, SecretUse,
 };
 use palyra_egress::{Authority, Egress, EgressCode, Terms};
@@ -32,6 +32,9 @@ const AUTHORITIES: [&str; 3] = [
 
 /// How many connections are kept one by one; the others are counted.
 const MOST_KEPT: usize = 5_000;
+
+/// How many alarms are kept beyond that.
+const MOST_ALARMS: usize = 100;
 
 /// How many records wait to be taken.
 const WAITING: usize = 256;
@@ -228,7 +231,13 @@ struct Served {
 #[derive(Default)]
 struct Kept {
     records: Vec<ConnectionRecord>,
+    alarms: usize,
     beyond: u64,
+}
+
+fn is_an_alarm(record: &ConnectionRecord) -> bool {
+    let alarm = EgressCode::SecretMisdirected.as_str();
+    matches!(&record.end, EgressEnd::Refused { code, .. } | EgressEnd::Broken { code, .. } if code == alarm)
 }
 
 /// Takes records until there are no more. Who watches hears of them if there is room: nobody's
@@ -236,10 +245,12 @@ struct Kept {
 async fn keep(mut came: mpsc::Receiver<ConnectionRecord>, events: mpsc::Sender<Event>) -> Kept {
     let mut kept = Kept::default();
     while let Some(record) = came.recv().await {
-        if kept.records.len() >= MOST_KEPT {
+        // An alarm is never among those that are only counted.
+        if kept.records.len() >= MOST_KEPT && !(is_an_alarm(&record) && kept.alarms < MOST_ALARMS) {
             kept.beyond += 1;
             continue;
         }
+        kept.alarms += usize::from(is_an_alarm(&record));
         let _ = events.try_send(Event::Connection(Box::new(record.clone())));
         kept.records.push(record);
     }

@@ -215,7 +215,9 @@ impl State {
                 let given_up = matches!(change, PresenceChange::GivenUp);
                 self.given_up_at = given_up.then_some(at);
             }
-            PresenceChange::Changed | PresenceChange::Refused => {}
+            // What was held under the passphrase before is not held under this one.
+            PresenceChange::Changed => self.held.clear(),
+            PresenceChange::Refused => {}
         }
     }
 }
@@ -266,6 +268,10 @@ impl GatewayService {
         let _one_at_a_time = self.0.presence.one_at_a_time.lock().await;
         let store = self.0.presence.store.clone();
         let had = known.is_some();
+        // Somebody may have set one while this one waited: theirs counts.
+        if !had && self.0.presence.key().is_some() {
+            return Err(required("change the passphrase"));
+        }
         let signer = crate::vault::blocking(move || {
             Ok(match known {
                 Some(signer) => store.keep(&signer, &new.0).map(|()| signer)?,

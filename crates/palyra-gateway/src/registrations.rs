@@ -60,6 +60,8 @@ impl GatewayService {
     ) -> Result<Agent, Refusal> {
         let name = agent_name(name)?;
         self.allowed(caller, Action::AgentManage, Resource::Agents)?;
+        // A pause would else be undone by removing and adding.
+        self.present(caller, "register an agent").await?;
         let folder = workspace::real_folder(folder)?;
         let settings = &self.0.settings;
         check_agent_workspace(&folder, &settings.user_homes, &settings.masked).map_err(

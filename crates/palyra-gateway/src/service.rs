@@ -191,6 +191,7 @@ pub(crate) struct Inner {
 /// A call that runs or waits.
 pub(crate) struct Live {
     pub(crate) principal: Principal,
+    pub(crate) session: Option<SessionId>,
     cancel: CancellationToken,
     /// Where what it is sent goes, if it takes anything.
     pub(crate) input: Option<mpsc::Sender<Fed>>,
@@ -428,6 +429,7 @@ impl GatewayService {
             .changes
             .tell(Change::Call(handle.call().clone(), "proposed"));
         let live = Live {
+            session: caller.session.clone(),
             principal: caller.principal.clone(),
             cancel: handle.shared.cancel.clone(),
             input: feed,

@@ -233,7 +233,7 @@ fn notes(args: &Connect, folder: &Path, served: &Served) -> Vec<String> {
             let others = connecting::other_servers(&servers);
             if !others.is_empty() {
                 notes.push(format!(
-                    "left as they are, outside of Palyra, which neither sees nor stops them: {}",
+                    "left as they are, outside of Palyra; the hook denies their tools: {}",
                     safe::line(&others.join(", "))
                 ));
             }

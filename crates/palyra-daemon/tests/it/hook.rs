@@ -186,7 +186,7 @@ fn what_cannot_be_decided_is_blocked() {
     let mut daemon = daemon();
     for (tool, input) in [
         ("WebFetch", json!({ "url": "https://example.com" })),
-        ("Task", json!({})),
+        ("SomethingNew", json!({})),
         ("mcp__other__delete", json!({})),
         ("Read", json!({ "file_path": "/etc/shadow" })),
         ("Read", json!({ "file_path": "../outside" })),

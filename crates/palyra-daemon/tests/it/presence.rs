@@ -7,8 +7,13 @@ use palyra_testkit::{Daemon, Terminal, eventually};
 const PASSPHRASE: &str = "seven green bottles";
 
 fn with_agent(config: &str) -> Daemon {
-    let daemon = Daemon::builder().config(config).start();
+    let mut daemon = Daemon::start();
     daemon.add_agent("a");
+    if !config.is_empty() {
+        daemon.stop();
+        std::fs::write(daemon.home_folder().join("palyra.toml"), config).unwrap();
+        daemon.start_again(None);
+    }
     daemon
 }
 
@@ -261,6 +266,17 @@ fn the_configuration_demands_what_is_not_there_and_says_so() {
     let daemon = with_agent("presence = \"passphrase\"\n");
     let id = leave(&daemon, "x");
     let refused = daemon.palyra(&decide(&id, "allow"));
+    assert_eq!(refused.error_code(), "presence_not_set");
+    // Nor is a pause undone by registering another.
+    let folder = daemon.workspace();
+    let add = [
+        "agents",
+        "add",
+        "b",
+        "--workspace",
+        folder.to_str().unwrap(),
+    ];
+    let refused = daemon.palyra(&[&add[..], &["--json"]].concat());
     assert_eq!(refused.error_code(), "presence_not_set");
 }
 

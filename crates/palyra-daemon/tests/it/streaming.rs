@@ -172,6 +172,22 @@ async fn input_reaches_only_ones_own_calls_that_take_it() {
     let path = format!("/api/v1/calls/{call}/input");
     let intruding: Result<InputTaken, _> = agent.post(&path, &bytes("intruder")).await;
     assert_eq!(status(intruding), 404);
+    // The same person from elsewhere is not who made the call.
+    let mut elsewhere = daemon.command(std::path::Path::new("setsid"));
+    elsewhere.args([
+        "--wait",
+        "curl",
+        "-s",
+        "-o",
+        "/dev/null",
+        "-w",
+        "%{http_code}",
+    ]);
+    elsewhere.arg("--unix-socket").arg(daemon.home().socket());
+    elsewhere.args(["-H", "content-type: application/json", "-d"]);
+    elsewhere.arg(json!({ "base64": "aW50cnVkZXI=" }).to_string());
+    let intruding = elsewhere.arg(format!("http://localhost{path}")).output();
+    assert_eq!(intruding.unwrap().stdout, b"404");
     let too_much = bytes(&"x".repeat((64 << 10) + 1));
     assert_eq!(status(send(&daemon, &call, &too_much).await), 413);
     let garbled = CallInput {

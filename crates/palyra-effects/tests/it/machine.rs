@@ -85,6 +85,7 @@ pub(crate) fn call(argv: &[String]) -> ProcessCall<'_> {
         cwd: Path::new(WORKSPACE),
         path: "/usr/bin",
         environment: &[],
+        secrets: &[],
         stdin: Read::Nothing,
         home: Some("/home/ada"),
         workspace: Path::new(WORKSPACE),

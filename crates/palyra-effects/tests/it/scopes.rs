@@ -89,6 +89,36 @@ fn an_ordinary_call_has_them_all() {
     assert_eq!(kinds(&["cat", "out/x"]), [Exact, Shape]);
 }
 
+/// A yes to the tool says nothing of hosts; one to a call without a secret is none to one with it,
+/// whatever its variables are set to.
+#[test]
+fn hosts_and_secrets_are_in_every_scope() {
+    let argv: Vec<String> = ["curl", "https://a.example"].map(str::to_owned).to_vec();
+    let rules = palyra_core::EgressRule::named("a.example:443").unwrap();
+    let with = |call: &ProcessCall<'_>| understood(&of_process(call, &Machine), &who()).scopes;
+    let plain = ProcessCall {
+        hosts: &rules,
+        ..call(&argv)
+    };
+    assert!(with(&plain).iter().all(|scope| scope.kind != Tool));
+    let secret = [("github".to_owned(), "TOKEN".to_owned())];
+    let used = ProcessCall {
+        secrets: &secret,
+        environment: &[("TOKEN", "")],
+        ..plain
+    };
+    for value in ["", "secret github", "secret github at TOKEN"] {
+        let pretended = ProcessCall {
+            environment: &[("TOKEN", value)],
+            ..plain
+        };
+        let pretended = with(&pretended);
+        for scope in with(&used).iter().filter(|scope| scope.kind != Exact) {
+            assert!(!pretended.contains(scope), "{value}: {scope:?}");
+        }
+    }
+}
+
 #[test]
 fn a_shape_stars_only_what_stays_inside() {
     for (argv, shape) in [

@@ -203,21 +203,21 @@ fn analysis(
     // The `PATH` that a call names is the one its programs are looked up in.
     let given = arguments.value().get("env").and_then(Value::as_object);
     let used: Vec<(String, String)> = around.secrets.iter().map(in_words).collect();
-    let used = used
-        .iter()
-        .map(|(name, what)| (name.as_str(), what.as_str()));
+    // What is in such a variable is not what a call sets, only that it is set.
+    let placed = used.iter().map(|(_, at)| (at.as_str(), ""));
     let variables: Vec<(&str, &str)> = given
         .into_iter()
         .flatten()
         .filter(|(name, _)| *name != "PATH")
         .map(|(name, value)| (name.as_str(), value.as_str().unwrap_or_default()))
-        .chain(used)
+        .chain(placed)
         .collect();
     let call = ProcessCall {
         argv,
         cwd: around.cwd,
         path: value("PATH").unwrap_or_default(),
         environment: &variables,
+        secrets: &used,
         stdin: match around.stdin {
             Stdin::Nothing => Read::Nothing,
             Stdin::Text(text) => Read::Text(text),
@@ -409,13 +409,13 @@ fn own_file(home: &Path, file: &str) -> Option<PathBuf> {
     (fine && beneath.file_name().is_some()).then(|| home.join(beneath))
 }
 
-/// A secret's use as part of what a call is: another secret is another call.
+/// A secret's use as part of what a call is: another secret, or the same elsewhere, is another call.
 fn in_words(one: &SecretUse) -> (String, String) {
-    let what = format!("secret {}", one.secret);
-    match &one.at {
-        SecretPlace::Env(name) => (name.clone(), what),
-        SecretPlace::File(path) => (format!("@{}", path.display()), what),
-    }
+    let at = match &one.at {
+        SecretPlace::Env(name) => name.clone(),
+        SecretPlace::File(path) => format!("@{}", path.display()),
+    };
+    (one.secret.to_string(), at)
 }
 
 /// Whom clients trust that find the call's own authority beside the machine's.

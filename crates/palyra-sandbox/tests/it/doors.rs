@@ -275,7 +275,9 @@ async fn doors_that_nobody_takes_are_closed() {
     let plan = with_hosts(bash(&house, script), &["example.com:443"]);
     let ran = house.run_plan(plan).await;
     assert_eq!(ran.ok(), "refused\n");
-    assert!(ran.stderr().contains("refused"), "{}", ran.stderr());
+    // Refused, or let go again if it came before they were closed.
+    let told = ran.stderr();
+    assert!(told.contains("refused") || told.contains("reset"), "{told}");
 }
 
 #[tokio::test]
