@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(of("mcp__palyra__palyra_echo", json!({})), Amounts::Ours);
         for unknown in [
             "WebFetch",
-            "Task",
+            "SomethingNew",
             "mcp__other__tool",
             "bash",
             "mcp__palyra_evil__x",
