@@ -80,7 +80,7 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
                 "a shell, in a terminal of its own",
             ),
             (
-                "palyra exec --allow-host pypi.org -- pip download six",
+                "palyra exec --allow-host packages.example -- pip download six",
                 "reaches this host and no other",
             ),
             ("palyra exec --json -- id", "the whole result as JSON"),
