@@ -11,6 +11,13 @@ pub(crate) fn inside(address: IpAddr) -> Option<&'static str> {
     }
 }
 
+/// Whether an address is not one of the internet: private, loopback, link-local, metadata, or any of
+/// their disguises.
+#[must_use]
+pub fn lies_inside(address: IpAddr) -> bool {
+    inside(address).is_some()
+}
+
 /// What no name may lead to, not even one that may lie inside: whoever answers for the name would
 /// reach the machine's credentials, or everybody at once. A rule has to give the address itself.
 pub(crate) fn never_by_name(address: IpAddr) -> Option<&'static str> {

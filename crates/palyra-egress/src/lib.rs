@@ -52,6 +52,7 @@ mod upgrade;
 mod watch;
 mod watched;
 
+pub use address::lies_inside;
 pub use authority::Authority;
 pub use doors::{DOOR_ADDRESS, Doors, PROXY_PORT, Terms};
 pub use egress::{Egress, Running, Summary};

@@ -137,7 +137,14 @@ impl GatewayService {
                 Advised::Denied(call, denial.clone(), report.approval.clone())
             }
             // Nothing that is advised is executed: the corridor ends before.
-            (Conclusion::Executed { .. }, _) => return Err(bad_token()),
+            (Conclusion::Executed { .. }, _) => {
+                return Err(Refusal::new(
+                    RefusalKind::Unavailable,
+                    "internal_error",
+                    format!("the call `{call}` was to be advised, and ran"),
+                    format!("see `palyra calls show {call}` and the daemon's log"),
+                ));
+            }
         })
     }
 

@@ -2,7 +2,7 @@
 //! for, and the names that the operator knows better than anybody outside.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use futures::future::BoxFuture;
 use palyra_core::{
@@ -76,8 +76,7 @@ impl EgressSettings {
 fn is_inside(host: &HostPattern) -> bool {
     let (HostPattern::Exact(name) | HostPattern::Below(name)) = host;
     match name.as_str().parse() {
-        Ok(IpAddr::V4(address)) => is_inside_v4(address),
-        Ok(IpAddr::V6(address)) => is_inside_v6(address),
+        Ok(address) => palyra_egress::lies_inside(address),
         Err(_) => is_inside_name(name),
     }
 }
@@ -94,28 +93,6 @@ fn is_inside_name(name: &EgressHost) -> bool {
     ];
     let alone = !name.as_str().contains('.');
     alone || name.domains().any(|domain| SUFFIXES.contains(&domain))
-}
-
-const fn is_inside_v4(address: Ipv4Addr) -> bool {
-    let [a, b, ..] = address.octets();
-    address.is_loopback()
-        || address.is_private()
-        || address.is_link_local()
-        || address.is_multicast()
-        || address.is_documentation()
-        || a == 0
-        || a >= 240
-        || (a == 100 && b >= 64 && b <= 127)
-        || (a == 198 && (b == 18 || b == 19))
-        || matches!(address.octets(), [168, 63, 129, 16])
-}
-
-/// Only what is given out globally is outside.
-const fn is_inside_v6(address: Ipv6Addr) -> bool {
-    let [first, second, ..] = address.segments();
-    first & 0xe000 != 0x2000
-        || first == 0x2002
-        || (first == 0x2001 && (second < 0x200 || second == 0xdb8))
 }
 
 /// The operator's own addresses first, then the machine's way.

@@ -271,6 +271,19 @@ fn a_secret_that_is_not_there_or_not_for_the_agent_is_denied_before_anything_sta
     let result: Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!(result["problem"]["code"], "secret_denied", "{result}");
     assert!(!daemon.workspace().join("made").exists());
+    // The control: its own.
+    let put = [
+        "vault",
+        "put",
+        "mine",
+        "--scope",
+        "agent:a",
+        "--audience",
+        &host,
+    ];
+    let _ = daemon.palyra_with_input(&put, VALUE).expect_code(0);
+    assert_eq!(by_agent("TOKEN=agent:a/mine").code, Some(0));
+    std::fs::remove_file(daemon.workspace().join("made")).unwrap();
     // Without hosts there is nowhere to send it.
     let ran = daemon.palyra(&["exec", "--secret", "TOKEN=token", "--", "touch", "made"]);
     assert!(ran.stderr.contains("--allow-host"), "{}", ran.stderr);
